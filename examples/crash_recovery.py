@@ -24,7 +24,7 @@ from pxrs_ray import Delivery, PxrsConfig, QueueConfig, Topology, deploy
 from pxrs_ray.actors import names
 
 WAIT_S = 60.0
-PAUSE_S = 0.002
+PAUSE_S = 0.004
 
 
 class Ledger:
@@ -45,7 +45,7 @@ def until(check: Callable[[], Any], what: str) -> None:
     while not check():
         if time.monotonic() > end_s:
             raise SystemExit(f"not within {WAIT_S:g} s: {what}")
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 def keep_sending(topology: Topology, stop: threading.Event, sent: list[str]) -> None:

@@ -13,7 +13,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,13 @@ def show_owners(group: Any) -> None:
         print(f"     {member}: {owned}")
 
 
+def shared_out(group: Any, members: Collection[str]) -> bool:
+    """Whether these and nobody else own every partition, with no hand-over under way."""
+    status = group.status()
+    settled = all(p.phase == "owned" for p in status.partitions)
+    return settled and status.owners.keys() == set(members)
+
+
 def begin(arguments: argparse.Namespace, folder: Path, ledger: Ledger) -> tuple[Any, Any]:
     step(1, f"deploy a topology: queue 'payments' with {arguments.partitions} partitions")
     queue = QueueConfig(partitions=arguments.partitions)
@@ -83,6 +90,7 @@ def begin(arguments: argparse.Namespace, folder: Path, ledger: Ledger) -> tuple[
     group = topology.group("billing").start(ledger, consumers=0)
     for name in CONSUMERS:
         group.add_consumer(name)
+    until(lambda: shared_out(group, CONSUMERS), "each of the three has its share")
 
     step(3, "the partitions are shared out in order")
     show_owners(group)
@@ -104,13 +112,7 @@ def take_over(group: Any, *, leave: bool) -> None:
     began_s = time.perf_counter()
 
     step(7, "B and C take its partitions over, at their checkpoints")
-    until(
-        lambda: (
-            group.status().owners.keys() == {"B", "C"}
-            and all(p.phase == "owned" for p in group.status().partitions)
-        ),
-        "B and C own everything",
-    )
+    until(lambda: shared_out(group, ("B", "C")), "B and C own everything")
     print(f"     after {(time.perf_counter() - began_s) * 1_000:.0f} ms")
     show_owners(group)
 

@@ -21,6 +21,7 @@ from pxrs_ray import errors
 from pxrs_ray.actors import names
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.feed.facts import FeedState, KnownProgress
+from pxrs_ray.feed.feed_round import FirstFailure
 from pxrs_ray.feed.partition_feed import RoutedRows
 from pxrs_ray.spark.routing import Feed, route
 
@@ -103,12 +104,11 @@ def push_round(fed: DataFrame, on_routed: Callable[[RoutedRows], None]) -> None:
 
     Raises the first error that a worker met, after all of them are over.
     """
-    failure: PxrsError | None = None
+    failure = FirstFailure()
     for row in fed.collect():
         if row.error is None:
             on_routed(RoutedRows(*(row[name] for name in RoutedRows.__slots__)))
-        elif failure is None:
+        else:
             name, text = json.loads(row.error)
-            failure = getattr(errors, name)(text)
-    if failure is not None:
-        raise failure
+            failure.met(getattr(errors, name)(text))
+    failure.over()

@@ -25,8 +25,8 @@ from pxrs_ray.data.batch import ARROW_SCHEMA, Batch, batches
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Refused
 from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.feed.read_plan import Share, ShareRead, live_shares
 from pxrs_ray.files import Files
-from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.log_opening import log_folder
 from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.scan import Damage, scan
@@ -38,7 +38,6 @@ from pxrs_ray.spark.queue_ref import Target
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
 
-SHARE_MESSAGES = 500_000
 READER = "_spark"
 _SCHEMA = (
     "partition int, offset long, key binary, timestamp_ms long, payload binary, "
@@ -46,17 +45,6 @@ _SCHEMA = (
 )
 
 Bound = Mapping[PartitionId, Offset] | dt.datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The share of one Spark task: offsets of a partition, live or from one segment file."""
-
-    partition: PartitionId
-    start: Offset
-    end: Offset
-    path: str = ""
-    last: bool = False
 
 
 def read_queue(
@@ -89,13 +77,7 @@ def read_queue(
         first.update(_known(start, first, queue))
     if isinstance(end, Mapping):
         last.update(_known(end, last, queue))
-    shares = []
-    for partition in sorted(ends):
-        at = max(first[partition], ends[partition].start_offset)
-        stop = min(last[partition], ends[partition].end_offset)
-        while at < stop:
-            shares.append(Share(partition, at, min(stop, at + SHARE_MESSAGES)))
-            at += SHARE_MESSAGES
+    shares = live_shares(ends, first, last)
 
     def live(share: Share) -> Iterator[Batch]:
         yield from _from_buffers(target, share)
@@ -115,10 +97,8 @@ def _frame(
             return
         share = shares[context.partitionId()]
         for batch in read(share):
-            begin = max(0, share.start - batch.base_offset)
-            stop = min(len(batch), share.end - batch.base_offset)
-            if begin < stop:
-                yield batch.slice(begin, stop).to_arrow().cast(ARROW_SCHEMA)
+            if mine := share.part_of(batch.base_offset, len(batch)):
+                yield batch.slice(mine.start, mine.stop).to_arrow().cast(ARROW_SCHEMA)
 
     count = max(1, len(shares))
     frame = spark.range(0, count, 1, count).mapInArrow(run, _SCHEMA)
@@ -140,15 +120,14 @@ def _frame(
 def _from_buffers(target: Target, share: Share) -> Iterator[Batch]:
     join_ray(target.address)
     logs = BlockingBufferClient(target.topology, target.buffers)
-    at = share.start
-    while at < share.end:
+    read = ShareRead(share)
+    while (at := read.next()) is not None:
         found = logs.fetch(target.queue, READER, share.partition, at)
-        if found is None:
-            return
         if isinstance(found, Refused):
             raise found.error
-        yield from batches(found, at)
-        at = found.next_offset
+        if found is not None:
+            yield from batches(found, at)
+        read.fetched(None if found is None else found.next_offset)
 
 
 def _from_files(share: Share) -> Iterator[Batch]:

@@ -6,7 +6,7 @@ workers and of Ray's tasks, and what came of it goes back.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -51,14 +51,15 @@ class Feed:
     called: Mapping[str, str] = field(default_factory=dict)
 
 
-def check(feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: KnownProgress) -> None:
-    """Find what is wrong with the rows, and tell their fingerprint, before any of them is appended.
+def route_at_hand(
+    feed: Feed, number: int, read: Callable[[], Iterable[pa.RecordBatch]], told: KnownProgress
+) -> RoutedRows:
+    """Append the rows that are at hand as a whole; all is looked at before any is appended.
 
-    For rows that are at hand as a whole, and can be read again by `route` afterwards. Raises as
-    `route` does.
+    Raises as `route` does.
     """
     carrier = _Carrier(feed, number)
-    carrier.carry(partition_feed.check(carrier.work, rows, told))
+    return carrier.carry(partition_feed.route_at_hand(carrier.work, read, told))
 
 
 def route(
@@ -66,17 +67,15 @@ def route(
     number: int,
     rows: Iterable[pa.RecordBatch],
     told: KnownProgress,
-    *,
-    checked: bool = False,
 ) -> RoutedRows:
     """Append the rows of Spark partition `number`, or find that all of them are there already.
 
-    Rows that were not `checked` are as they come, so the ledger hears piece by piece what they are.
+    The rows are as they come, so the ledger hears piece by piece what they are.
     Raises FeedConflict when they are not the rows of the last time, UsageError and
     MessageTooLarge for rows that cannot be messages, and what the buffers refuse them with.
     """
     carrier = _Carrier(feed, number)
-    return carrier.carry(partition_feed.route(carrier.work, rows, told, checked=checked))
+    return carrier.carry(partition_feed.route(carrier.work, rows, told))
 
 
 class _Carrier:

@@ -3,7 +3,7 @@ long."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from pxrs_ray.errors import UsageError
 from pxrs_ray.feed.facts import KnownProgress
 from pxrs_ray.feed.fields import KEY, PAYLOAD, TIMESTAMP
 from pxrs_ray.feed.partition_feed import RoutedRows
-from pxrs_ray.spark.routing import Feed, check, route
+from pxrs_ray.spark.routing import Feed, route_at_hand
 
 TASK_RETRIES = 10
 # What Ray calls bytes that another language gave.
@@ -34,7 +34,7 @@ def route_bytes(
 ) -> RoutedRows:
     """Route one partition out of the bytes that RayDP gave, and to which there is a reference."""
     ipc_bytes = _in_place(references[0])
-    return _route_twice(feed, number, lambda: pa.ipc.open_stream(ipc_bytes), told)
+    return route_at_hand(feed, number, lambda: pa.ipc.open_stream(ipc_bytes), told)
 
 
 @routing_task
@@ -42,15 +42,7 @@ def route_block(
     feed: Feed, number: int, told: KnownProgress, block: pa.Table, columns: Mapping[str, str]
 ) -> RoutedRows:
     """Route one block of a Dataset."""
-    return _route_twice(feed, number, _messages(block, columns).to_batches, told)
-
-
-def _route_twice(
-    feed: Feed, number: int, read: Callable[[], Iterable[pa.RecordBatch]], told: KnownProgress
-) -> RoutedRows:
-    """Look at everything once before anything is appended."""
-    check(feed, number, read(), told)
-    return route(feed, number, read(), told, checked=True)
+    return route_at_hand(feed, number, _messages(block, columns).to_batches, told)
 
 
 def _in_place(reference: Any) -> Any:

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from ray.exceptions import ActorDiedError
 
-from pxrs_ray.actors.buffer import replica_host
+from pxrs_ray.actors.buffer import replica_buffer, replica_host
 from pxrs_ray.actors.buffer.replica_buffer import ReplicaBuffer
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
@@ -26,6 +26,7 @@ from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.data.protocol import Appended, BufferGrant, Fetched, QueueSpec, Refused
 from pxrs_ray.files import Files
 from pxrs_ray.log.disk_id import make_disk_id
+from pxrs_ray.replication.placement import Placement
 from pxrs_ray.replication.replica_calls import ReplicaRules
 from pxrs_ray.topology.homes import Home, Homes
 from pxrs_ray.topology.node_seen import NodeSeen
@@ -43,6 +44,7 @@ class Handle:
     def __init__(self, group: Group, disk: str) -> None:
         self._group, self._disk = group, disk
         self.buffer: ReplicaBuffer | None = None
+        self.under_way: set[asyncio.Future[Any]] = set()
 
     def __getattr__(self, name: str) -> Any:
         def remote(*arguments: Any) -> Any:
@@ -57,18 +59,40 @@ class Handle:
             return None
         if self.buffer is None:
             raise ActorDiedError()
-        return await getattr(self.buffer, name)(*arguments)
+        buffer = self.buffer
+        call = asyncio.ensure_future(getattr(buffer, name)(*arguments))
+        self.under_way.add(call)
+        try:
+            return await call
+        except asyncio.CancelledError:
+            if self.buffer is buffer:
+                raise
+            raise ActorDiedError() from None
+        finally:
+            self.under_way.discard(call)
 
 
 class Group:
     """Replicas on disks of their own, a coordinator of them, and its registry: `document`."""
 
-    def __init__(self, folder: Path, disks: int = 2, limits: LogLimits | None = None, **rules: Any):
+    def __init__(
+        self,
+        folder: Path,
+        disks: int = 2,
+        limits: LogLimits | None = None,
+        replicas: int = 2,
+        **rules: Any,
+    ) -> None:
         self.document = ""
         self.deaf: set[str] = set()
         self.mute: set[str] = set()
         self.ended: list[str] = []
+        # Those whose disks have no replica any more.
+        self.gone: list[str] = []
+        self._dying: list[asyncio.Future[None]] = []
         self.is_removed = False
+        self.replicas = replicas
+        self.draining: set[str] = set()
         self._rules = ReplicaRules(**rules)
         self.spec = QueueSpec(QUEUE, 1, limits or log_limits(), queue_id=QUEUE_ID)
         self.folders = {}
@@ -93,10 +117,14 @@ class Group:
         self._patches = [
             patch.object(gcs, "kill", self._kill),
             patch.object(replica_host, "end_process", self._ends),
+            patch.object(replica_buffer, "end_process", self._ends),
         ]
 
     def nodes(self) -> list[NodeSeen]:
-        return [NodeSeen(f"n{disk}", f"h{disk}", disk, "boot") for disk in self.disks]
+        return [
+            NodeSeen(f"n{disk}", f"h{disk}", disk, "boot", draining=disk in self.draining)
+            for disk in self.disks
+        ]
 
     async def _looked(self) -> list[NodeSeen]:
         return list(self.homing.nodes)
@@ -109,8 +137,18 @@ class Group:
         self.document = text
 
     def _ends(self) -> None:
-        """A process has ended itself."""
+        """A process has ended itself, by the timer of its buffer."""
+        for disk, handle in self.handles.items():
+            host = handle.buffer._host if handle.buffer is not None else None
+            if host is not None and "no replica of the slot" in host.over:
+                self.gone.append(disk)
+                self._dying.append(asyncio.ensure_future(self._go(disk)))
         traceback.print_stack()
+
+    async def _go(self, disk: str) -> None:
+        """It ends, and another one may start there when it is placed again."""
+        await self.kill(disk)
+        self.ended.remove(disk)
 
     async def _kill(self, handle: Handle) -> None:
         if handle.buffer is not None:
@@ -145,7 +183,7 @@ class Group:
 
         async def returned() -> None: ...
 
-        how = Replicated("t", 1, "", LEASE_S, 2, 1_000, self._rules)
+        how = Replicated("t", 1, "", LEASE_S, self.replicas, 1_000, self._rules)
         self.controller = ReplicaController(
             how,
             self.document,
@@ -197,8 +235,12 @@ class Group:
     def following_in_sync(self) -> str:
         return (self.isr() - {self.leading}).pop()
 
+    @property
+    def placement(self) -> Placement:
+        return self.controller._placed[SLOT]
+
     def isr(self) -> set[str]:
-        return {member.disk for member in self.controller._placed[SLOT].isr}
+        return {member.disk for member in self.placement.isr}
 
     async def kill(self, disk: str) -> None:
         """As SIGKILL does; it stays dead."""
@@ -206,6 +248,8 @@ class Group:
         buffer, handle.buffer = handle.buffer, None
         if disk not in self.ended:
             self.ended.append(disk)
+        for call in list(handle.under_way):
+            call.cancel()
         if buffer is not None:
             assert buffer._host is not None
             await buffer._host.close()
@@ -243,10 +287,15 @@ class Group:
 
     async def close(self) -> None:
         await self.controller.close()
+        await asyncio.gather(*self._dying)
         for disk in self.disks:
             await self.kill(disk)
         for each in self._patches:
             each.stop()
+
+    def lies_on(self, disk: str) -> bool:
+        """Whether a disk has a log of the queue."""
+        return any((self.folders[disk] / QUEUE).rglob("*.seg"))
 
 
 def played(scene: Callable[[Group], Any], folder: Path, **given: Any) -> None:
@@ -256,7 +305,7 @@ def played(scene: Callable[[Group], Any], folder: Path, **given: Any) -> None:
         group = Group(folder, **given)
         try:
             await group.begin()
-            await group.until(lambda: len(group.isr()) == 2, "two are in sync")
+            await group.until(lambda: len(group.isr()) == group.replicas, "all are in sync")
             await scene(group)
         finally:
             await group.close()

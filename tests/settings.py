@@ -26,7 +26,9 @@ PACKS = Packs()
 
 
 def lane_rules(retry: RetryRules | None = None, **changes: Any) -> LaneRules:
-    return replace(lane_rules_of(DECLARED), retry=retry or retry_rules(DECLARED), **changes)
+    # Where nobody carries records to a log, there is none.
+    wanted = {"retry": retry or retry_rules(DECLARED), "gap_log": False, **changes}
+    return replace(lane_rules_of(DECLARED), **wanted)
 
 
 def pack_rules(strategy: ProcessingStrategy, **changes: Any) -> PackRules:

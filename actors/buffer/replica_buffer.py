@@ -7,9 +7,9 @@ appended is acknowledged once it is on every replica in sync. `ReplicaHost` host
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,12 @@ from pxrs_ray.log.disk_life import DiskLife
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.log.replica_logs import ReplicaLogs
-from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.model import Generation, Message, Offset, PartitionId
 from pxrs_ray.replication.peer_messages import Follower
 from pxrs_ray.replication.placement import LeaderEpoch
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
+
+logger = logging.getLogger(__name__)
 
 
 class ReplicaGate(BufferLeaseGate):
@@ -115,11 +117,29 @@ class ReplicaBuffer(Buffer):
 
     async def learn(self, lives: Sequence[ProducerLife]) -> None:
         """Know of these lives of producers, durably, before this replica may lead."""
-        await self._writer.do(partial(self._replica.learn, lives), ())
+        begin = self._manager.producers.begin
 
-    async def leads(self) -> LeaderEpoch:
-        """The epoch under which it leads its slot; 0: another replica does, or none."""
-        return self._host.leads if self._host is not None else 0
+        def learn() -> None:
+            for life in lives:
+                begin(life.queue, life.producer, life.number, life.token)
+
+        await self._writer.do(learn, ())
+
+    async def dismiss(self, generation: Generation, asked_ms: int, queues: Sequence[str]) -> bool:
+        """Drop all logs and end, for this disk has no replica of the slot any more; False where a
+        coordinator has looked here since that was asked. Raises LogAway where it cannot be now."""
+        if not self._replica.dismissed(generation, asked_ms):
+            return False
+        logger.warning("replica %d on disk %s goes", self._index, self.life.here)
+        for queue in {*queues, *self._manager.queues}:
+            await self.drop_queue(queue)
+        self._replica.end()
+        return True
+
+    async def leads(self, wait_ms: int = 0) -> LeaderEpoch:
+        """The epoch under which it leads its slot, as soon as it does; 0: another replica does, or
+        none, when `wait_ms` have passed."""
+        return await self._host.leads_within(wait_ms) if self._host is not None else 0
 
     def _check_leads(self) -> None:
         """Raise NotLeading where another replica is to be asked."""
@@ -221,6 +241,8 @@ class ReplicaBuffer(Buffer):
         self._replica.run_append(call)
 
     async def _append_round(self, call: AppendCall) -> None:
+        # One that waits at a leader that was replaced asks the other: here it is known no more.
+        self._check_leads()
         await super()._append_round(call)
         self._replica.synced(set(call.logs.values()))
 

@@ -10,7 +10,7 @@ several that take themselves for leaders, the one of the highest epoch leads.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -22,15 +22,15 @@ from pxrs_ray.actors.buffer.buffer_making import CALLS_MAX
 from pxrs_ray.actors.buffer.replica_buffer import ReplicaBuffer
 from pxrs_ray.actors.cluster.named_actors import actors_named, find_actor, make_actor
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.model import Offset, PartitionId
-from pxrs_ray.replication.placement import Disk
+from pxrs_ray.model import Generation, Offset, PartitionId
+from pxrs_ray.replication.placement import Disk, LeaderEpoch
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
 from pxrs_ray.supervision.supervisor import within
 
 # A caller waits meanwhile, also for those whose buffers live: who is silent is asked again soon.
 FIND_S = 0.25
-# For how long more than one is listened to.
-LISTEN_S = 0.05
+# For how long each may take to say whether it leads now.
+ANSWER_S = 0.05
 
 
 def make_replica(
@@ -90,30 +90,50 @@ class ReplicaClient:
         """See `Buffer.forget`."""
         await within(wait_s, self.handle.forget.remote(queues))
 
+    async def dismiss(
+        self, generation: Generation, asked_ms: int, queues: Sequence[str], wait_s: float
+    ) -> bool:
+        """See `ReplicaBuffer.dismiss`."""
+        gone = self.handle.dismiss.remote(generation, asked_ms, queues)
+        found: bool = await within(wait_s, gone)
+        return found
+
     async def stop(self, wait_s: float) -> None:
         """See `Buffer.close`."""
         await within(wait_s, self.handle.close.remote())
 
 
 def leading_replica(topology: str, index: int, wait_s: float = FIND_S) -> Any | None:
-    """The replica that leads the slot of a buffer; None where there is none, or none tells in time.
-    Blocks."""
+    """The replica that leads the slot of a buffer, as soon as one does; None where there is none,
+    or none tells in time. Blocks."""
     end_s = time.monotonic() + wait_s
-    asked: dict[Any, Any] = {}
-    for name in actors_named(names.replicas_of(topology, index)):
-        handle = find_actor(name)
-        if handle is not None:
-            asked[handle.leads.remote()] = handle
-    leads: list[tuple[int, Any]] = []
+    found = map(find_actor, actors_named(names.replicas_of(topology, index)))
+    asked = {handle.leads.remote(): handle for handle in found if handle is not None}
+    there = set(asked.values())
+    leads: list[tuple[LeaderEpoch, Any]] = []
+    for epoch, handle in _answers(asked, min(end_s, time.monotonic() + ANSWER_S)):
+        if epoch is None:
+            there.discard(handle)
+        elif epoch:
+            leads.append((epoch, handle))
+    if leads:
+        return max(leads, key=lambda one: one[0])[1]
+    left_ms = round((end_s - time.monotonic()) * 1_000)
+    if left_ms <= 0:
+        return None
+    # Whoever begins to lead from now on was elected just now.
+    asked |= {handle.leads.remote(left_ms): handle for handle in there}
+    return next((handle for epoch, handle in _answers(asked, end_s) if epoch), None)
+
+
+def _answers(asked: dict[Any, Any], end_s: float) -> Iterator[tuple[LeaderEpoch | None, Any]]:
+    """What each answers that it leads under, as it comes; None: it has ended. Who has answered is
+    asked no more."""
     while asked and (left_s := end_s - time.monotonic()) > 0:
         done, _ = ray.wait(list(asked), timeout=left_s)
         for answer in done:
             handle = asked.pop(answer)
             try:
-                epoch = ray.get(answer)
+                yield ray.get(answer), handle
             except RayError:
-                continue
-            if epoch:
-                leads.append((epoch, handle))
-                end_s = min(end_s, time.monotonic() + LISTEN_S)
-    return max(leads, key=lambda one: one[0])[1] if leads else None
+                yield None, handle

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from pxrs_ray.actors.buffer.log_writer import LogWriter
+from pxrs_ray.actors.buffer.replica_lead import ReplicaLead
 from pxrs_ray.actors.buffer.replica_peers import ReplicaPeers
 from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.errors import LeaseOver, ProtocolError, PxrsError
@@ -26,9 +27,9 @@ from pxrs_ray.log.buffer_calls import AppendCall
 from pxrs_ray.log.held_calls import Waiting, wake, wake_all
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerLife
-from pxrs_ray.log.replica_log import ReplicaLog
 from pxrs_ray.log.replica_logs import ReplicaLogs
 from pxrs_ray.log.write_turns import UNKNOWN_BYTES
+from pxrs_ray.model import Generation
 from pxrs_ray.replication.leader_effects import (
     Advanced,
     AskIsr,
@@ -39,6 +40,7 @@ from pxrs_ray.replication.peer_messages import Follower, Frames, LogKey
 from pxrs_ray.replication.peer_wire import pack_peer, unpack_peer
 from pxrs_ray.replication.placement import Disk, IsrChange, LeaderEpoch, ReplicaSeen
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
+from pxrs_ray.replication.retirement import Retirement
 from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
 from pxrs_ray.supervision.restart_rules import told as told_of
 from pxrs_ray.supervision.supervisor import Supervisor
@@ -51,6 +53,8 @@ SHIPS_MAX = 8
 # Of frames in one message: what is more goes in the next ones.
 FRAMES_BYTES = 512 << 10
 END_PAUSE_S = 0.5
+# For how long a producer that begins waits for one that is away.
+SPREAD_WAIT_MS, SPREAD_PAUSE_S = 2_000, 0.02
 
 
 def end_process() -> None:
@@ -58,7 +62,7 @@ def end_process() -> None:
     os._exit(1)
 
 
-class ReplicaHost:
+class ReplicaHost(ReplicaLead):
     """See the rules at the head of this file. For the buffer's event loop.
 
     `waiting` are the calls that wait at the buffer, `opened` is called when who may be served has
@@ -78,20 +82,19 @@ class ReplicaHost:
         settings = ReplicationSettings(
             rules.min_isr, rules.synced_only, rules.lag_max_ms, SHIPS_MAX, AGAIN_MS
         )
+        super().__init__(SlotReplica(who, {}, settings, FRAMES_BYTES, wall_ms))
         self.who = who
-        self.over = ""
-        self.replica = SlotReplica(who, {}, settings, FRAMES_BYTES, wall_ms)
         self._what = what
         self._logs, self._writer, self._waiting = logs, writer, waiting
         self._changed = changed
         self._peers = ReplicaPeers()
         self._generation = 0
-        self._settled: LeaderEpoch = 0
+        self._retirement = Retirement()
         self._queues: Mapping[str, str] = {}
-        # Under this epoch it leads; and up to where its logs went when it began to.
-        self._leads: LeaderEpoch = 0
-        self._to_reach: dict[LogKey, int] = {}
-        self._was_ready = False
+        # What callers wait for: whether it is ready, and whether it takes appends.
+        self._was_open = (False, False)
+        # The epoch under which it leads, as the coordinator has heard last.
+        self._told_to_lead: LeaderEpoch = 0
         self._placed = 0
         self._asks: IsrChange | None = None
         self._speaks = asyncio.Event()
@@ -103,44 +106,17 @@ class ReplicaHost:
         logs.lets_go = self._let_go
         logs.may_retain = lambda: self.serves(self._leads)
 
-    # --- who may be served ------------------------------------------------------------------------
-
-    @property
-    def leads(self) -> LeaderEpoch:
-        """The epoch under which this replica leads; 0: it does not."""
-        return 0 if self.over else self._leads
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it leads, and all that it had when it began to is on every replica in sync.
-
-        Before, somebody may have been told of more than it knows to be safe.
-        """
-        if not self.leads:
-            return False
-        for key, end in list(self._to_reach.items()):
-            log = self.replica.logs.get(key)
-            if log is None or log.high_watermark >= end:
-                del self._to_reach[key]
-        return not self._to_reach
-
-    def serves(self, term: int) -> bool:
-        """Whether it leads under this term, and knows all that a leader has to know."""
-        return bool(term) and term == self.leads == self._settled and self.is_ready
-
-    @property
-    def takes(self) -> bool:
-        """Whether enough replicas are in sync for an append."""
-        return self.replica.takes
-
     # --- what the coordinator says ----------------------------------------------------------------
 
     async def look(self, told: ReplicaTold) -> ReplicaAnswer:
         """Take in what is told, and answer; held while there is nothing to ask."""
         self.begin()
+        is_new = told.generation > self._generation
         if told.generation >= self._generation:
+            self._retirement.looked_at(told.generation, told.asked_ms)
             self._take(told)
-        if told.hold_ms and not self._has_news():
+        # Who leads is told at once, and a coordinator that begins waits for all answers.
+        if told.hold_ms and not is_new and not self._has_news():
             self._speaks.clear()
             try:
                 async with asyncio.timeout(told.hold_ms / 1_000):
@@ -149,8 +125,15 @@ class ReplicaHost:
                 pass
         return self._answer()
 
+    def dismissed(self, generation: Generation, asked_ms: int) -> bool:
+        """Its disk is no replica any more: this process is over; False where that is not so now."""
+        if not self._retirement.may_go(generation, asked_ms):
+            return False
+        self.over = self.over or "its disk has no replica of the slot any more"
+        return True
+
     def _has_news(self) -> bool:
-        return self._asks is not None
+        return self._asks is not None or self._leads_ready != self._told_to_lead
 
     def _take(self, told: ReplicaTold) -> None:
         self._generation = told.generation
@@ -162,6 +145,7 @@ class ReplicaHost:
             self._asks = None
             self._peers.joining.clear()
             self._do(lambda: self.replica.placed(placement, monotonic_ms()), UNKNOWN_BYTES)
+        self._do(lambda: self.replica.needs(told.min_isr, monotonic_ms()))
         if absent is not None:
             self._do(lambda: self.replica.absent(absent, monotonic_ms()))
         if told.settled > self._settled:
@@ -172,12 +156,17 @@ class ReplicaHost:
         missing = self._logs.missing(self._queues, self.replica.logs)
         seen = ReplicaSeen(self.who.life, self.who.boot, not self.over and not missing)
         asks, self._asks = self._asks, None
-        return ReplicaAnswer(seen, self.leads if self.is_ready else 0, missing, asks)
+        leads = self._told_to_lead = self._leads_ready
+        return ReplicaAnswer(seen, leads, missing, asks)
 
     # --- what happens at the logs -----------------------------------------------------------------
 
     def run_append(self, call: AppendCall) -> None:
         """As `AppendCall.run`, in a job of the writer: followers are sent what has come."""
+        if self.replica.leader is None or self.over:
+            # It has stepped down while this waited for its turn: these logs follow others now.
+            call.refuse()
+            return
         ends = {log: log.end_offset for log in call.logs.values()}
         call.run(wall_ms())
         grown = [log for log, end in ends.items() if log.end_offset > end]
@@ -245,9 +234,8 @@ class ReplicaHost:
         leader = self.replica.leader
         epoch = leader.placement.epoch if leader is not None else 0
         if epoch != self._leads:
-            self._to_reach = {key: log.end_offset for key, log in self.replica.logs.items()}
-            self._leads = epoch
-        elif not self._outbox:
+            self._begin_to_lead(epoch)
+        elif not self._outbox and self.takes == self._was_open[1]:
             return
         if threading.get_ident() == self._thread_of_loop:
             self._carry()
@@ -261,9 +249,10 @@ class ReplicaHost:
         self.over = why
         logger.error("%s ends: %s", self._what, why)
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._is_over)
+            self._loop.call_soon_threadsafe(self.end)
 
-    def _is_over(self) -> None:
+    def end(self) -> None:
+        """Have the process end, after those have been answered that wait here."""
         wake_all(self._waiting)
         asyncio.get_running_loop().call_later(END_PAUSE_S, end_process)
 
@@ -280,13 +269,17 @@ class ReplicaHost:
                 case AskIsr(change):
                     self._ask(change)
                 case SteppedDown():
-                    self._fails("another replica leads its slot")
+                    logger.warning("%s follows: another replica leads its slot", self._what)
+                    self._asks = None
+                    wake_all(self._waiting)
+        self._tell_leads()
         places = self._logs.places() if advanced else {}
         for key in advanced:
             if key in places:
                 wake(self._waiting, places[key])
-        if self._was_ready != self.is_ready:
-            self._was_ready = self.is_ready
+        is_open = (self.is_ready, self.takes)
+        if self._was_open != is_open:
+            self._was_open = is_open
             self._changed()
             self._speaks.set()
 
@@ -324,20 +317,22 @@ class ReplicaHost:
         if leader is None:
             raise LeaseOver(f"{self._what} does not lead its slot")
         told: set[Disk] = {self.who.disk}
+        end_ms = monotonic_ms() + SPREAD_WAIT_MS
         while True:
             members = {member.disk for member in leader.placement.isr} | self._peers.joining
             left = members - told
             if not left:
                 return
-            await self._peers.teach(left, [life])
-            told |= left
+            try:
+                await self._peers.teach(left, [life])
+                told |= left
+            except LeaseOver:
+                # Who has ended leaves the in-sync set soon.
+                if monotonic_ms() >= end_ms:
+                    raise
+                await asyncio.sleep(SPREAD_PAUSE_S)
             if self.replica.leader is not leader:
                 raise LeaseOver(f"{self._what} does not lead its slot any more")
-
-    def learn(self, lives: Collection[ProducerLife]) -> None:
-        """Know of these lives of producers, durably. For a job of the writer."""
-        for life in lives:
-            self._logs.producers.begin(life.queue, life.producer, life.number, life.token)
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -348,7 +343,7 @@ class ReplicaHost:
             self._thread_of_loop = threading.get_ident()
             self._supervisor.keep("its clock", self._tick_for_ever)
             if self.over:
-                self._is_over()
+                self.end()
 
     async def _tick_for_ever(self) -> None:
         while True:
@@ -383,7 +378,7 @@ class ReplicaHost:
         now_ms = monotonic_ms()
         leader = self.replica.leader
         for key, log in self.replica.logs.items() if leader is not None else ():
-            if leader is not None and _differs(log, leader.logs[key]):
+            if leader is not None and leader.logs[key].differs(log):
                 self.replica.grown(key, now_ms)
         self.replica.tick(now_ms)
 
@@ -392,8 +387,3 @@ class ReplicaHost:
         self.over = self.over or "it was closed"
         await self._supervisor.close()
         await self._peers.close()
-
-
-def _differs(log: ReplicaLog, led: Any) -> bool:
-    stands = log.first_offset, log.start_offset, log.end_offset, log.durable_offset
-    return stands != (led.first, led.start, led.end, led.synced)

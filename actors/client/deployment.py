@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -29,6 +30,7 @@ from pxrs_ray.actors.cluster.named_actors import actors_of
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.late_dataclass import dataclass
+from pxrs_ray.status.started import not_started
 from pxrs_ray.status.units import clock_text
 from pxrs_ray.store import open_store
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from pxrs_ray.status.answers import GroupStatus
 
 SHORT = 16
+# A process that imports a handler on a machine that is busy takes longer than a start waits.
+STARTS_WAIT_S, STARTS_LOOK_S = 20.0, 0.5
 # These are where the coordinator is, and nowhere else.
 OF_THE_COORDINATOR = ("memory:", "sqlite:")
 
@@ -75,6 +79,8 @@ class Deployment:
     code: str
     _before: dict[str, Any] = field(default_factory=dict)
     _runs: bool = False
+    # The consumers that had not started when `carry_out` was over, a line each.
+    late: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, path: str | Path, **options: Any) -> Deployment:
@@ -180,7 +186,10 @@ class Deployment:
         return single_point(self.config)
 
     def carry_out(self) -> Topology:
-        """Make it so, and keep which file it was; answers the topology."""
+        """Make it so, and keep which file it was; answers the topology.
+
+        Raises HandlerError where a consumer cannot start. Those that are slow are in `late`.
+        """
         to_start, drifts = self._groups_to_start(), self._drifts()
         topology = deploy(self.config, anew=self._new_code)
         for drift in drifts:
@@ -191,6 +200,8 @@ class Deployment:
                 if self._new_code:
                     found.stop()
                 found.start(group.handler, consumers=group.consumers)
+        # A process that is slow to start was not waited for: it may find yet that it cannot.
+        self.late = _await_starts(topology, {self.config.full_name(name) for name in to_start})
         topology.note_deployed(
             {
                 "file": self.file,
@@ -204,6 +215,17 @@ class Deployment:
             }
         )
         return topology
+
+
+def _await_starts(topology: Topology, started: set[str]) -> list[str]:
+    """Wait for these groups' consumers; answers which have not started in time."""
+    until_s = monotonic() + STARTS_WAIT_S
+    while started:
+        late = not_started(topology.status().groups, started)
+        if not late or monotonic() >= until_s:
+            return late
+        sleep(STARTS_LOOK_S)
+    return []
 
 
 def _try_store(config: PxrsConfig) -> None:

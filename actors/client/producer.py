@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -23,6 +22,7 @@ from pxrs_ray.actors.buffer.answer_poll import AnswerPoll, AnswerSource
 from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
 from pxrs_ray.actors.buffer.call_failure import ours
+from pxrs_ray.actors.client.append_calls import AppendCalls
 from pxrs_ray.actors.client.delayed_sends import DelayedSends
 from pxrs_ray.actors.client.queue_look import QueueLook
 from pxrs_ray.clock import Instant, SystemClock, monotonic_ms, wall_ms
@@ -64,6 +64,7 @@ class Producer(QueueLook):
         delayed: DelayedSends | None = None,
     ) -> None:
         self._buffers = BufferClients(topology, handles, answers := AnswerPoll())
+        self._calls = AppendCalls(queue, self._buffers, self._tell_landed)
         super().__init__(queue, BlockingBufferClient(topology, buffers, LOOK_FOR_S, self._buffers))
         self._delayed = delayed or DelayedSends(queue, None)
         self._limits = limits
@@ -73,7 +74,6 @@ class Producer(QueueLook):
         self._answers = answers
         self._lock = threading.Lock()
         self._progress = threading.Condition(self._lock)
-        self._landed: deque[tuple[Call, Future[Any]]] = deque()
         self._taking = self._timed = self._closed = False
         self._thread = Supervisor(f"producer of {queue}").thread(
             "pxrs-producer", self._run, again=lambda: not self._closed
@@ -301,21 +301,9 @@ class Producer(QueueLook):
 
     def _make(self, calls: Sequence[Call]) -> None:
         for call in calls:
-            answer: Future[Any]
-            try:
-                answer = self._append(call)
-            except Exception as error:  # noqa: BLE001 - the receipts of the call's frames get it
-                answer = Future()
-                answer.set_exception(error)
-            answer.add_done_callback(partial(self._land, call))
+            self._calls.make(call)
 
-    def _append(self, call: Call) -> Future[Any]:
-        client = self._buffers.of(call.buffer)
-        wait_ms, size_bytes = call.wait_ms(monotonic_ms()), call.size_bytes
-        return client.append(self._queue, call.arguments(), wait_ms, size_bytes=size_bytes).future()
-
-    def _land(self, call: Call, done: Future[Any]) -> None:
-        self._landed.append((call, done))
+    def _tell_landed(self) -> None:
         if not self._taking:  # Ray's answer, or a line that broke: who takes answers looks anyway
             self._answers.wake()
 
@@ -339,11 +327,13 @@ class Producer(QueueLook):
             calls += self._accumulator.calls(now_ms)
             self._progress.notify_all()
         self._make(calls)
+        self._calls.look(now_ms)
 
     def _patience_s(self) -> float:
         """How long nothing is to do without an answer or word of another thread."""
         with self._lock:
-            moments = (self._accumulator.due_ms, self._sender.next_look_ms())
+            look_ms = self._calls.next_look_ms(monotonic_ms())
+            moments = (self._accumulator.due_ms, self._sender.next_look_ms(), look_ms)
             self._timed = moments[0] is not None
         # What is sent from now on, by other threads, has its deadline no sooner than this.
         soonest = monotonic_ms() + self._limits.sender.append_timeout_ms
@@ -357,11 +347,13 @@ class Producer(QueueLook):
             self._answers.take(ready)
         finally:
             self._taking = False
-        if not self._landed:
+        landed = self._calls.take()
+        if landed is None:
             return False
         now_ms = monotonic_ms()
-        while self._landed:
-            self._take_in(*self._landed.popleft(), now_ms)
+        while landed is not None:
+            self._take_in(*landed, now_ms)
+            landed = self._calls.take()
         if self._sender.fenced:
             self._accumulator.look_now()
         self._progress.notify_all()
@@ -372,7 +364,6 @@ class Producer(QueueLook):
         if error is None:
             self._sender.answered(call, done.result(), now_ms)
             return
-        self._buffers.failed(call.buffer, error)
         self._sender.failed(call, ours(error), now_ms)
 
     # ---- the end

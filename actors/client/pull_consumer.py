@@ -31,6 +31,7 @@ from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.member_requests import GetGroupSpec, JoinGroup
+from pxrs_ray.actors.consumer.reply_sender import ReplySender
 from pxrs_ray.closing import Closing
 from pxrs_ray.consumer.delivery import DeliveredBatch, DeliveryContext
 from pxrs_ray.consumer.pulled_positions import Taken
@@ -64,6 +65,7 @@ class PullConsumer(Closing):
         self._closed = False
         coordinator = BlockingCoordinatorClient(topology)
         self._spec = coordinator.call(GetGroupSpec(group))
+        self._replies = ReplySender(self._spec)
         token = uuid.uuid4().hex
         incarnation, assignment = coordinator.call(JoinGroup(group, self.member, token))
         self._thread = LoopThread(f"pxrs-pull-{self.member}")
@@ -137,6 +139,7 @@ class PullConsumer(Closing):
             grant.attempts + 1,
             topology_id=self._spec.topology_id,
             title=Title(held),
+            replier=self._replies.reply,
         )
         return DeliveredBatch(batch, shared)
 
@@ -174,6 +177,7 @@ class PullConsumer(Closing):
             self._run(self._runtime.close())
             self._thread.close()
             self._pulled.tell_news()
+            self._replies.close()
 
     def _check(self) -> None:
         if self._runtime.failed is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,16 +23,21 @@ from pxrs_ray.closing import Closing
 from pxrs_ray.data.batch import Headers, batches
 from pxrs_ray.data.protocol import Refused
 from pxrs_ray.data.reply import REPLIES_SUFFIX, RepliesRead, Reply, refuse_replies
-from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.errors import DeadlineExceeded, HandlerError, PxrsError
 from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.status.halts import halt_before
 from pxrs_ray.supervision.supervisor import off_loop
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.producer import Producer
+    from pxrs_ray.producer.receipt import MessagePlace
+    from pxrs_ray.status.answers import GroupStatus
 
 READER = "?replies"
 WAIT_S = 30.0
 POLL_MS = 1_000
+# When it is first looked whether a group is halted before a message that has no reply, and again.
+HALTS_FIRST_S, HALTS_EVERY_S = 1.5, 5.0
 
 
 class _Read:
@@ -66,6 +72,9 @@ class Replies(Closing):
         self._reads: dict[PartitionId, _Read] = {}
         self._lock = threading.Lock()
         self._producer: Producer | None = None
+        self._sent_to = config.full_name(queue)
+        self._groups: tuple[GroupStatus, ...] = ()
+        self._halts_known_s = float("-inf")
 
     def ask(
         self,
@@ -76,15 +85,15 @@ class Replies(Closing):
         id: str | None = None,  # noqa: A002 - the name that producers have for it
         timeout_s: float = WAIT_S,
     ) -> Reply:
-        """Send a message and wait for its reply. Raises as `Producer.send` and `wait`.
+        """Send a message and wait for its reply. Raises as `Producer.send` and `wait`, and
+        HandlerError within seconds while all groups of the queue are halted before it.
 
         Who asks again with the `id` of an earlier message gets the reply to that one.
         """
         end_s = time.monotonic() + timeout_s
         name = uuid.uuid4().hex if id is None else id
         sent = self._made().send(key, payload, headers, id=name)
-        sent.result(timeout_s)
-        return self._by(end_s, name, timeout_s)
+        return self._by(end_s, name, timeout_s, sent.result(timeout_s))
 
     async def ask_async(
         self,
@@ -106,14 +115,21 @@ class Replies(Closing):
         """
         return self._by(time.monotonic() + timeout_s, message_id, timeout_s)
 
-    def _by(self, end_s: float, message_id: str, timeout_s: float) -> Reply:
+    def _by(
+        self, end_s: float, message_id: str, timeout_s: float, sent: MessagePlace | None = None
+    ) -> Reply:
         partition = self._partitioner.partition(message_id)
         with self._lock:
             read = self._reads.setdefault(partition, _Read())
-        looks = 0
+        looks, look_s = 0, time.monotonic() + HALTS_FIRST_S
         while True:
+            if sent is not None and time.monotonic() >= look_s:
+                look_s = time.monotonic() + HALTS_EVERY_S
+                self._check_halt(sent)
             with read.changed:
-                if (found := read.found.to(message_id)) is not None:
+                found = read.found.to(message_id)
+                # What holds for now may hold no more.
+                if found is not None and (looks or not found.for_now):
                     return found.sound()
                 left_s = end_s - time.monotonic()
                 # What was there at the deadline counts, however much it is; but not for ever.
@@ -133,6 +149,18 @@ class Replies(Closing):
             if old is not None:
                 return old.sound()
 
+    def _check_halt(self, sent: MessagePlace) -> None:
+        """Raise HandlerError when no group comes to the message before somebody acts."""
+        with self._lock:
+            if time.monotonic() >= self._halts_known_s:
+                with suppress(PxrsError):  # who waits goes on waiting
+                    self._groups = tuple(self._topology.status().groups)
+                self._halts_known_s = time.monotonic() + HALTS_EVERY_S
+            groups = self._groups
+        told = halt_before(groups, self._sent_to, sent.partition, sent.offset)
+        if told is not None:
+            raise HandlerError(f"nobody comes to the message until somebody acts: {told}")
+
     async def wait_async(self, message_id: str, timeout_s: float = WAIT_S) -> Reply:
         """As `wait`, for event loops."""
         return await off_loop(self.wait, message_id, timeout_s)
@@ -149,20 +177,18 @@ class Replies(Closing):
 
     def _look_back(self, partition: PartitionId, read: _Read, message_id: str) -> Reply | None:
         """Read all again that is not remembered."""
-        at, end = 0, read.at
+        at, end, found = 0, read.at, RepliesRead()
         try:
             while at < end:
                 messages, to = self._fetched(partition, at, 0)
-                for message in messages:
-                    if message.key == message_id.encode():
-                        return Reply.of(message)
+                found.take(each for each in messages if each.key == message_id.encode())
                 if to <= at:
-                    return None
+                    break
                 at = to
         except BaseException:
             read.asked()
             raise
-        return None
+        return found.to(message_id)
 
     def _fetched(
         self, partition: PartitionId, at: Offset, wait_ms: int

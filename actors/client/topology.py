@@ -42,6 +42,7 @@ from pxrs_ray.actors.coordinator.topology_requests import (
     GetStoreStatus,
     KeepDocument,
     KillOrphans,
+    LeadElsewhere,
     MoveBuffer,
     NoteDeployed,
     OpenGroup,
@@ -199,13 +200,16 @@ class Topology:
         is at home."""
         return self._coordinator.call(PlanBufferLoss(buffer))
 
-    def move_buffer(self, buffer: int, node: str | None = None) -> Moved:
-        """Take a buffer with its logs to another node: the one of that address or id, or the
-        emptiest. Producers and readers of its partitions wait for the pause that is answered.
+    def move_buffer(
+        self, buffer: int, node: str | None = None, *, source: str | None = None
+    ) -> Moved:
+        """Take a buffer with its logs to another node, or to the emptiest; of several replicas that
+        of the node `source`, or the leader. Raises NotFound, UsageError: then it stays."""
+        return self._coordinator.call(MoveBuffer(buffer, node, source))
 
-        Raises NotFound, UsageError; while anything fails, it stays where it is.
-        """
-        return self._coordinator.call(MoveBuffer(buffer, node))
+    def hand_over(self, buffer: int) -> str:
+        """Have another replica in sync lead; answers which actor led. Raises UsageError."""
+        return self._coordinator.call(LeadElsewhere(buffer))
 
     def plan_move(
         self, buffer: int, node: str | None = None, *, copy_per_s: float = COPY_BYTES_PER_S
@@ -216,10 +220,8 @@ class Topology:
     def plan_drain(
         self, node: str, deadline_s: float, *, copy_per_s: float = COPY_BYTES_PER_S
     ) -> Leaving:
-        """What it means for this topology that Ray drains a node; see `node_drain.begin_drain`.
-
-        Raises NotFound, and UsageError for a node that nothing can leave.
-        """
+        """What it means that Ray drains a node (`node_drain.begin_drain`). Raises NotFound, and
+        UsageError for a node that nothing can leave."""
         return self._coordinator.call(PlanDrain(node, deadline_s, copy_per_s))
 
     def accept_buffer_loss(self, buffer: int) -> str:
@@ -237,9 +239,7 @@ class Topology:
 
     def shutdown(self) -> None:
         """Drain and end every consumer, close the logs, and remove every actor of the topology.
-
-        Messages, checkpoints and epochs stay where they are kept: deploying again goes on.
-        """
+        Messages, checkpoints and epochs stay where they are kept: deploying again goes on."""
         try:
             self._coordinator.call(ShutDown())
         except (NotFound, DeadlineExceeded):

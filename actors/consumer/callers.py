@@ -86,7 +86,7 @@ class Callers:
         turns: CallTurns,
     ) -> None:
         self._turns = turns
-        self.pool = ThreadPool(f"pxrs-call-{grant.partition}", 2 * turns.slots + 1)
+        self.pool = ThreadPool(f"pxrs-call-{grant.partition}", 2 * turns.slots + 2)
         self._work, self._handler = work, handler
         self._record, self._lease = callbacks.in_hand, callbacks.lease
         self._new_entry = partial(callbacks.in_hand.entry, grant.partition, grant.epoch)

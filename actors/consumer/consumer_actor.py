@@ -25,6 +25,7 @@ from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.sigterm import on_terminate
 from pxrs_ray.actors.consumer.call_gate import CallLimits
 from pxrs_ray.actors.consumer.call_record import CallRecord, open_record
+from pxrs_ray.actors.consumer.gap_log import OwnGapLogs
 from pxrs_ray.actors.consumer.giving_up import GivingUp
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.handler import Handler
@@ -40,6 +41,7 @@ from pxrs_ray.config import GroupConfig, Ordered
 from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import who_reacts
 from pxrs_ray.config.scheduling import retry_rules, scheduler_for
+from pxrs_ray.consumer.consumer_life import HAND_OVER_EXTRA_S, ConsumerLife
 from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
 from pxrs_ray.consumer.unsound_records import refuse_unsound_records
 from pxrs_ray.data.batch import Batch
@@ -58,6 +60,7 @@ from pxrs_ray.model import (
     PartitionId,
     Progress,
 )
+from pxrs_ray.processing.commit_wait import CommitWait, CommitWaits
 from pxrs_ray.status.answers import CallUnderWay, GivenUp
 from pxrs_ray.supervision.forks import keep_children_apart, leave_if_child
 from pxrs_ray.supervision.restart_rules import told
@@ -66,8 +69,6 @@ from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_LOOK_S = 0.1
-CHECKPOINT_SLOW_S = 5.0
-TERMINATE_EXTRA_S = 2.0
 LOOK_EVERY_S = 1.0
 CALLS_TOLD = 8
 
@@ -114,11 +115,12 @@ class Consumer(StackTeller):
         self._workers = WorkerPool(self._worker, self._live, self._context, self._supervisor)
         self._limits = CallLimits(self._handler, self._supervisor)
         self._quarantines = OwnQuarantines()
+        self._gap_logs = OwnGapLogs()
         self._giving_up = GivingUp(spec.group)
         self._finished = asyncio.Event()
         self._loading: dict[PartitionId, asyncio.Future[None]] = {}
         self._runtime: GroupMember | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._life = ConsumerLife()
         self._stop_listening: Callable[[], None]
         self._loop: asyncio.AbstractEventLoop
 
@@ -134,7 +136,7 @@ class Consumer(StackTeller):
         self, incarnation: Incarnation, assignment: Assignment | None
     ) -> tuple[int, str]:
         """Start working as `incarnation`; calling it again changes nothing. Answers as `ready`."""
-        if self._runtime is None:
+        if self._life.begins():
             self._loop = asyncio.get_running_loop()
             self.in_hand = open_record(self._where()[1], self._spec.actor)
             self._runtime = GroupMember(
@@ -172,16 +174,20 @@ class Consumer(StackTeller):
 
     async def _end_with(self, runtime: GroupMember) -> None:
         await runtime.ended.wait()
+        self._is_over()
+
+    def _is_over(self) -> None:
+        self._life.over()
         self._finished.set()
 
     def _terminate(self) -> None:
         """Something wants this process to end: it ends after everything is handed back."""
-        if self._ending is None:
-            self._ending = self._supervisor.once("its hand-over", self._hand_over_and_exit())
+        if self._life.told_to_end():
+            self._supervisor.once("its hand-over", self._hand_over_and_exit())
 
     async def _hand_over_and_exit(self) -> None:
         try:
-            wait_s = self._config.revoke_deadline_ms / 1_000 + TERMINATE_EXTRA_S
+            wait_s = self._config.revoke_deadline_ms / 1_000 + HAND_OVER_EXTRA_S
             await self._live().leave("its process was told to end", wait_s)
             await self.finish()
         except PxrsError as error:
@@ -213,7 +219,7 @@ class Consumer(StackTeller):
         except Exception as error:  # noqa: BLE001 - a handler's `close` may raise anything
             self._supervisor.note("close", error, for_good=True)
         self.in_hand.end_cleanly()
-        self._finished.set()
+        self._is_over()
 
     def _close_all(self) -> None:
         self._workers.join(5)
@@ -224,8 +230,7 @@ class Consumer(StackTeller):
 
     async def info(self) -> ConsumerInfo:
         """What it holds and how it goes."""
-        runtime = self._runtime
-        session = runtime.session if runtime is not None else None
+        session = self._runtime.session if self._runtime is not None else None
         return ConsumerInfo(
             self._spec.member,
             session.incarnation if session else self._spec.incarnation,
@@ -272,17 +277,16 @@ class Consumer(StackTeller):
 
     def _worker(self, grant: Grant, before: Worker | None) -> Worker:
         config, handler, shared = self._config, self._handler, self._shared(grant)
-        progress = grant.progress
-        dense = self._spec.group.source is None
-        scheduler = scheduler_for(config, progress, wants_batch=handler.wants_batch, dense=dense)
+        dense, batches = self._spec.group.source is None, handler.wants_batch
+        scheduler = scheduler_for(config, grant.progress, wants_batch=batches, dense=dense)
         if scheduler is None:
-            return SequentialWorker(
-                grant, shared, handler, retry_rules(config), self, config, before
-            )
-        aside = None
-        if config.failure_policy == "quarantine":
-            aside = self._quarantines.of(self._spec.group, grant.partition, grant.epoch)
-        return ParallelWorker(grant, shared, handler, scheduler, self, config, before, aside)
+            rules = retry_rules(config)
+            return SequentialWorker(grant, shared, handler, rules, self, config, before)
+        place = (self._spec.group, grant.partition, grant.epoch)
+        puts_aside = config.failure_policy == "quarantine"
+        aside = self._quarantines.of(*place) if puts_aside else None
+        gaps = self._gap_logs.of(*place)
+        return ParallelWorker(grant, shared, handler, scheduler, self, config, before, aside, gaps)
 
     def preparing(self, grant: Grant) -> None:
         """Let the handler load for a partition that will come, on a thread of its own."""
@@ -360,16 +364,21 @@ class Consumer(StackTeller):
         """
         leave_if_child()
         done = asyncio.run_coroutine_threadsafe(self._live().commit_now(), self._loop)
-        place, began_s = f"commit of partition {worker.partition}", time.monotonic()
-        while not wait([done], CHECKPOINT_LOOK_S).done:
-            if worker.told_to_stop:
-                done.cancel()
-                break
-            waits_s = time.monotonic() - began_s
-            if waits_s >= CHECKPOINT_SLOW_S:
-                self._supervisor.trouble(place, f"waits for {waits_s:.0f} s: it goes on by itself")
-        else:
-            done.result()
+        place, waiting = f"commit of partition {worker.partition}", CommitWait(time.monotonic())
+        while True:
+            is_over, now_s = bool(wait([done], CHECKPOINT_LOOK_S).done), time.monotonic()
+            match waiting.look(now_s, is_over=is_over, told_to_stop=worker.told_to_stop):
+                case CommitWaits.GO_ON:
+                    done.result()
+                    break
+                case CommitWaits.LEAVE:
+                    done.cancel()
+                    break
+                case CommitWaits.SHOW:
+                    waits_s = waiting.waits_s(now_s)
+                    self._supervisor.trouble(
+                        place, f"waits for {waits_s:.0f} s: it goes on by itself"
+                    )
         self._supervisor.over(place)
 
     def give_up(self, worker: Worker, failure: Failure, messages: Iterable[Message]) -> None:

@@ -16,6 +16,7 @@ from pxrs_ray.status.answers import GivenUp
 
 GIVEN_UP_KEPT = 20
 GIVEN_UP_CHARS = 300
+BEHIND = "an earlier message of its key failed, and is in quarantine"
 
 
 class GivingUp:
@@ -44,7 +45,8 @@ class GivingUp:
         messages = list(messages)
         if failure.policy is FailurePolicy.DEAD_LETTER:
             self._letters.send(messages, failure)
-        self.replies.give_up(messages, failure.error)
+        aside = failure.policy is FailurePolicy.QUARANTINE
+        self.replies.give_up(messages, failure.error or BEHIND, for_now=aside)
         at, error = failure.context, failure.error[:GIVEN_UP_CHARS]
         for message in messages:
             self.count += 1

@@ -16,6 +16,7 @@ from functools import partial
 from math import inf
 
 from pxrs_ray.actors.consumer.callers import Callers
+from pxrs_ray.actors.consumer.gap_log import GapKeeper, GapLog
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.loop_callers import LoopCallers
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
@@ -61,6 +62,7 @@ class ParallelWorker(Worker):
         config: GroupConfig,
         before: Worker | None,
         quarantine: QuarantineLog | None = None,
+        gap_log: GapLog | None = None,
     ) -> None:
         super().__init__(grant, shared, handler, callbacks, config, before)
         self._scheduler = scheduler
@@ -90,6 +92,12 @@ class ParallelWorker(Worker):
                 self._stopping,
                 entry,
                 self._lease.may_begin,
+            )
+        self._gaps = None
+        if gap_log is not None and isinstance(scheduler, KeyLanes):
+            place = str(context_at(shared, self.checkpoint))
+            self._gaps = GapKeeper(
+                gap_log, place, self._wake, self._stopping, self._callers.pool.submit, self.turn
             )
         self._redriving = 0
         # The batch of which a part was offered, and where the next part begins.
@@ -127,9 +135,8 @@ class ParallelWorker(Worker):
         return replace(self._shared, attempt=attempt, sink=(f"{queue}#{mark}", position))
 
     def _unpark(self, key: bytes | None) -> bool:
-        assert isinstance(self._scheduler, KeyLanes)
         with self._wake:
-            return key is None or self._scheduler.unpark(key)
+            return key is None or self._lanes.unpark(key)
 
     # --- the worker's thread ----------------------------------------------------------------------
 
@@ -153,9 +160,11 @@ class ParallelWorker(Worker):
     def _work_on(self) -> None:
         callers, turns = self._callers, self._turns
         try:
+            if self._gaps is not None:
+                self._gaps.load(self._lanes)
             if self._redriver is not None:
                 self._load_quarantine(self._redriver)
-            while not self._stopping.is_set() or turns.active > 0 or self._redriving:
+            while not self._stopping.is_set() or self._is_at_it:
                 with self._wake:
                     self._wait()
                     self.turn()
@@ -163,15 +172,29 @@ class ParallelWorker(Worker):
             # After a fault too: whoever begins again must not meet a call that still runs.
             self._stopping.set()
             with self._wake:
-                while turns.active > 0 or self._redriving:
+                while self._is_at_it:
                     self._wake.wait()
+                self._say(turns.settle(monotonic_ms(), self._commit_records))
+            if self._gaps is not None:
+                self._gaps.finish(self._lanes)
             callers.close()
+
+    @property
+    def _lanes(self) -> KeyLanes:
+        assert isinstance(self._scheduler, KeyLanes)
+        return self._scheduler
+
+    @property
+    def _is_at_it(self) -> bool:
+        """Whether another of the worker's threads has something in hand."""
+        keeps = self._gaps is not None and self._gaps.is_busy
+        return self._turns.active > 0 or self._redriving > 0 or keeps
 
     def _wait(self) -> None:
         """With `_wake` held: return when there is something to do that no caller does."""
         while True:
             if self._stopping.is_set():
-                if self._turns.active > 0 or self._redriving:
+                if self._is_at_it:
                     self._wake.wait(STOPPING_LOOK_S)
                 return
             if self._turns.is_left_to_us(has_more=bool(self._queue or self._offering)):
@@ -201,6 +224,8 @@ class ParallelWorker(Worker):
             return
         self._offer()
         turns.take(now_ms)
+        if self._gaps is not None:
+            self._gaps.look(self._lanes)
         self._callers.engage(free)
         if turns.due_ms(now_ms) < self._asleep_until_ms:
             self._wake.notify_all()

@@ -37,12 +37,15 @@ class ReplySender:
             raise refuse_replies(self._spec.config.queue)
         producer.send(message_id, payload, headers).result(TRY_FOR_S)
 
-    def give_up(self, messages: Iterable[Message], error: str) -> None:
-        """Tell who waits that these are given up; where the queue keeps no replies, nobody."""
+    def give_up(self, messages: Iterable[Message], error: str, *, for_now: bool) -> None:
+        """Tell who waits that these are given up, or put aside `for_now`; where the queue keeps no
+        replies, nobody."""
         named = [message.id for message in messages if message.id is not None]
         producer = self._find() if named else None
         if producer is not None:
-            sent = [producer.send(each, b"", [error_header(error)]) for each in named]
+            sent = [
+                producer.send(each, b"", [error_header(error, for_now=for_now)]) for each in named
+            ]
             for receipt in sent:
                 receipt.result(TRY_FOR_S)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.config import GroupConfig, PxrsConfig
+from pxrs_ray.config.beside import GAPS_INFIX
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Incarnation, MemberId
@@ -31,7 +32,16 @@ class GroupSpec:
     def quarantine(self) -> str:
         """The full name of the queue where the group puts messages aside; '' when it has none."""
         name = self.config.quarantine_queue
-        return self.queue.removesuffix(self.config.queue) + name if name is not None else ""
+        return self._prefix + name if name is not None else ""
+
+    @property
+    def gaps(self) -> str:
+        """The full name of the queue where the group keeps gap maps beyond what rows hold."""
+        return f"{self.queue}{GAPS_INFIX}{self.group.removeprefix(self._prefix)}"
+
+    @property
+    def _prefix(self) -> str:
+        return self.queue.removesuffix(self.config.queue)
 
 
 @dataclass(frozen=True, slots=True)

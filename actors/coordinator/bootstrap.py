@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
+from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.cluster import node_watch
 from pxrs_ray.actors.cluster.node_watch import NodeWatch
@@ -28,6 +29,7 @@ from pxrs_ray.actors.coordinator.replica_followers import Replicated
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.topology_requests import (
     AcceptBufferLoss,
+    LeadElsewhere,
     MoveBuffer,
     PlanBufferLoss,
     PlanDrain,
@@ -36,7 +38,7 @@ from pxrs_ray.actors.coordinator.topology_requests import (
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
+from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere, UsageError
 from pxrs_ray.model import Generation
 from pxrs_ray.replication.replica_calls import ReplicaRules
 from pxrs_ray.steps import Do, carry
@@ -66,6 +68,12 @@ LOOKS_MAX = 20
 REPLACE_AFTER_MS = 600_000
 IN_MEMORY = "memory:"
 FILE = "sqlite:"
+
+
+def replicas_wanted(config: PxrsConfig) -> tuple[int, int, int]:
+    """How many replicas there are to be, how many must be in sync, and after how many milliseconds
+    one that is away is replaced."""
+    return config.replicas, config.min_isr, config.replace_host_after_ms or REPLACE_AFTER_MS
 
 
 class Bootstrap(GroupCreation):
@@ -158,14 +166,15 @@ class Bootstrap(GroupCreation):
         """Start the replicas of every slot, and serve from those that lead."""
         config = self._config
         always = any(queue.durability == Durability.ALWAYS for queue in config.queues.values())
+        replicas, min_isr, replace_after_ms = replicas_wanted(config)
         how = Replicated(
             config.name,
             self._pool.count,
             str(config.topology_dir),
             config.lease_ttl_seconds,
-            config.replicas,
-            config.replace_host_after_ms or REPLACE_AFTER_MS,
-            ReplicaRules(config.min_isr, synced_only=always),
+            replicas,
+            replace_after_ms,
+            ReplicaRules(min_isr, synced_only=always),
         )
         self._replicating = self._pool.replicas = ReplicaController(
             how,
@@ -179,6 +188,11 @@ class Bootstrap(GroupCreation):
         self._homing.keep_on()
         await self._replicating.begin()
         await self._pool.meet(MEET_WAIT_S)
+
+    def _follow_replicas(self, config: PxrsConfig) -> None:
+        """So many replicas are wanted from now on."""
+        if self._replicating is not None:
+            self._replicating.follow(*replicas_wanted(config))
 
     def _spec_of(self, queue: str) -> QueueSpec | None:
         prefix = self._config.prefix
@@ -253,10 +267,26 @@ class Bootstrap(GroupCreation):
         )
 
     @answers(MoveBuffer)
-    async def move_buffer(self, index: int, node: str | None = None) -> Moved:
-        """Take a buffer with its logs to another node, the emptiest one when none is named."""
+    async def move_buffer(
+        self, index: int, node: str | None = None, source: str | None = None
+    ) -> Moved:
+        """Take a buffer with its logs to another node, the emptiest one when none is named; where
+        it has replicas, that of the node `source`, or the one that leads."""
         await self._ready()
+        if self._replicating is not None:
+            return await self._replicating.move(index, node, source)
+        if source is not None:
+            raise UsageError(f"buffer {index} has one home, and leaves that: name no source")
         return await self._moving.move(index, node)
+
+    @answers(LeadElsewhere)
+    async def hand_over(self, index: int) -> str:
+        """Have another replica of a buffer lead; answers the name of the actor that led before."""
+        await self._ready()
+        if self._replicating is None:
+            raise UsageError(f"buffer {index} has no replicas: nobody could lead in its place")
+        disk = await self._replicating.hand_over(index)
+        return names.replica(self._config.name, index, disk)
 
     @answers(PlanMove)
     async def plan_move(self, index: int, node: str | None, copy_per_s: float) -> Leaving:
@@ -272,7 +302,8 @@ class Bootstrap(GroupCreation):
 
     def _planner(self) -> MovePlanner:
         replica_sets = [controller.replica_set for controller in self._groups.values()]
-        return MovePlanner(self._config, self._homing, self._nodes, self._pool, replica_sets)
+        where = self._homing, self._nodes, self._pool, replica_sets
+        return MovePlanner(self._config, *where, self._replicating)
 
     def _leave_will(self, indexes: Iterable[int]) -> None:
         self._pool.leave(RecoveryPlan(self._config, self._pool.count), indexes)
@@ -336,8 +367,7 @@ class Bootstrap(GroupCreation):
         failed = await self._open_on([index], specs)
         # Now that it serves: to read it, it must import what coordinators are made of.
         self._leave_will([index])
-        for controller in self._groups.values():
-            await controller.meet(index)
+        await asyncio.gather(*(controller.meet(index) for controller in self._groups.values()))
         self._settle(index, term)
         async with self._changing:
             await self._try_to_finish()

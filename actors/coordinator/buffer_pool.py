@@ -20,7 +20,7 @@ from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.coordinator.buffer_calls import PING_WAIT_S, BufferCalls
 from pxrs_ray.actors.coordinator.buffer_slots import FOREIGN_REMEDY, went_elsewhere
 from pxrs_ray.actors.coordinator.known_ends import KnownEnds
-from pxrs_ray.actors.coordinator.replica_followers import ReplicaFollowers
+from pxrs_ray.actors.coordinator.replica_followers import NoReplicas
 from pxrs_ray.data.link_ports import OFF
 from pxrs_ray.data.protocol import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.log.identity import Identity
@@ -54,7 +54,7 @@ class BufferPool(BufferCalls):
         self._ends_heard: dict[int, tuple[str, int]] = {}
         self._link_ports = link_ports
         self.confirm: Callable[[], Awaitable[None]] | None = None
-        self.replicas: ReplicaFollowers | None = None
+        self.replicas = NoReplicas()
         self._external: set[str] = set()
         self._returned: Callable[[int], Awaitable[None]] | None = None
         self._soon = [asyncio.Event() for _ in range(count)]
@@ -135,20 +135,20 @@ class BufferPool(BufferCalls):
     async def close(self) -> None:
         """Sync and close every log."""
         self.stop_watching()
-        if self.replicas is not None:
-            await self.replicas.stop()
+        await self.replicas.stop()
         await asyncio.gather(
             *(self._ask(i, BufferClient.stop) for i in range(self.count)), return_exceptions=True
         )
 
     def actor_names(self) -> list[str]:
         """What the buffers are called."""
-        of_replicas = self.replicas.actor_names() if self.replicas else None
-        return of_replicas or [names.buffer(self._topology, i) for i in range(self.count)]
+        return self.replicas.actor_names() or [
+            names.buffer(self._topology, i) for i in range(self.count)
+        ]
 
     def reports(self) -> list[Report]:
         """Which buffers are away, and why, and what else is wrong with them."""
-        found = self.replicas.reports() if self.replicas is not None else []
+        found = self.replicas.reports()
         for index, why in sorted(self._waits.items()):
             found.append(Report(Kind.BUFFER_WAITS, f"buffer {index} {why}", index))
         for index, why in self._away.items():
@@ -181,8 +181,7 @@ class BufferPool(BufferCalls):
             self._external.add(spec.queue)
             return
         try:
-            if self.replicas is not None:
-                await self.replicas.open_on(index, spec, make=make)
+            await self.replicas.open_on(index, spec, make=make)
             await self._ask(index, lambda to: to.open(spec, dict(ends), make))
         except BaseException as error:
             self.not_open(index, spec.queue, told(error, TOLD_CHARS))
@@ -295,13 +294,17 @@ class BufferPool(BufferCalls):
         """
         found: dict[PartitionId, Epoch] = {}
         if queue not in self._external:
-            answers = await self._of_met(
-                lambda i: self._ask(i, lambda to: to.fences(queue, group)), of_all=of_all_met
-            )
-            for index, answer in answers.items():
-                mine = self.of_buffer(index, dict.fromkeys(range(partitions), 0))
-                found.update({**mine, **answer})
+            ask = partial(self.fences_on, queue=queue, group=group, partitions=partitions)
+            for answer in (await self._of_met(ask, of_all=of_all_met)).values():
+                found.update(answer)
         return found
+
+    async def fences_on(
+        self, index: int, queue: str, group: str, partitions: int
+    ) -> dict[PartitionId, Epoch]:
+        """The same of one buffer. Raises when it is away, or fails."""
+        answer = await self._ask(index, lambda to: to.fences(queue, group))
+        return {**self.of_buffer(index, dict.fromkeys(range(partitions), 0)), **answer}
 
     async def belong(self, claim: Identity, *, adopt: bool) -> dict[int, Identity]:
         """What each buffer has noted that speaks against `claim`; see `Buffer.belong`.
@@ -335,20 +338,17 @@ class BufferPool(BufferCalls):
     async def drop_group(self, queue: str, group: str) -> None:
         """Let the logs forget a group. Where one cannot now, its buffer is looked at anew."""
         await self._all(lambda to: to.drop_group(queue, group), again=True)
-        if self.replicas is not None:
-            await self.replicas.drop_group(queue, group)
+        await self.replicas.drop_group(queue, group)
 
     async def forget(self, queues: Sequence[str]) -> None:
         """Delete everything that the buffers keep."""
         await self._all(lambda to: to.forget(queues))
-        if self.replicas is not None:
-            await self.replicas.forget(queues)
+        await self.replicas.forget(queues)
 
     async def drop_queue(self, queue: str) -> None:
         """Delete every log of a queue. Where one cannot be now, its buffer is looked at anew."""
         await self._all(lambda to: to.drop_queue(queue), again=True)
-        if self.replicas is not None:
-            await self.replicas.drop_queue(queue)
+        await self.replicas.drop_queue(queue)
         self._external.discard(queue)
         self.not_wanted(queue)
 

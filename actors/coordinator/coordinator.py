@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request
 from pxrs_ray.actors.cluster.node_watch import NodeWatch, asked_of
@@ -51,8 +51,11 @@ from pxrs_ray.json_logging import start_journal
 from pxrs_ray.model import Outcome
 from pxrs_ray.replication.placements import DOCUMENT as PLACEMENTS_DOCUMENT
 from pxrs_ray.status.past import Past
+from pxrs_ray.steps import Do, carry
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.supervisor import Supervisor, within
+from pxrs_ray.topology import coordinator_start as beginning
+from pxrs_ray.topology.applying import Applying, KeepWanted, OpenWanted, ReconfigureGroup
 from pxrs_ray.topology.homes import DOCUMENT as HOMES_DOCUMENT
 from pxrs_ray.topology.registry_witness import ACCEPTING, RegistryWitness, ShownRegistry
 from pxrs_ray.topology.seal import Seal, new_key, seal_of
@@ -100,7 +103,8 @@ class Coordinator(TopologyDocuments, Questions):
         self._changing = asyncio.Lock()
         self._turns: dict[str, asyncio.Lock] = {}
         self._ends = Tombstones()
-        self._half_applied = False
+        self._applying = Applying()
+        self._documents: Mapping[str, str] = {}
         self._may_begin = False
         self._deployed = self._accepted = ""
         self._shown = ShownRegistry()
@@ -108,7 +112,7 @@ class Coordinator(TopologyDocuments, Questions):
         self.accepts_loss = False
         self._watched = watched(config.topology_dir, "coordinator", config.lease_ttl_seconds)
         self._handlers = RequestHandlers(self)
-        self.changes = Commands(self.registry_away_ms, lambda: self._thread.problem)
+        self.changes = Commands(self.registry_away_ms, lambda: self._thread.health.problem)
         self.topology_id = ""
         self.seal: Seal
 
@@ -151,36 +155,48 @@ class Coordinator(TopologyDocuments, Questions):
 
     async def _start(self) -> None:
         self._watched.begin()
-        await self._open_registry()
-        await self._lead(self._leads_over)
-        self._shown = replace(self._shown, generation=self._generation)
-        documents = await self._recover()
-        config, going = self._config, self._ends
-        placements = documents.get(PLACEMENTS_DOCUMENT, "")
-        await self._find_homes(documents.get(HOMES_DOCUMENT, ""), placements)
-        if going.topology:
-            raise NotFound(
-                f"topology {config.name} is being deleted, and nothing of it runs any more: "
-                f"`pxrs down {config.name} --delete` finishes it"
-            )
-        await self._check_identity()
-        await self._pool.grant()
-        self._pool.keep_granting()
-        known = {name for name in documents.get("groups", "").split("\n") if name}
-        for name in sorted(known - going.groups.keys()):
-            self._groups[name] = controller = self._new_shell(name, config)
-            await controller.lead()
-        await self._open_queues(config)
-        for controller in self._groups.values():
-            await controller.go_on()
-        for index in self._pool.met():
-            self._settle(index, self._pool.terms[index])
-        await self._forget_old_keys()
-        await self._try_to_finish()
-        await self._settle_acceptance()
-        self.accepts_loss = config.store_url.startswith("memory:")
-        self._nodes.minds_all = False
-        self._keep_watch()
+        await carry(beginning.begin_coordinator(self._config.name), self._do)
+
+    async def _do(self, what: Do[Any]) -> Any:
+        match what:
+            case beginning.OpenRegistry():
+                await self._open_registry()
+                return self._leads_over
+            case beginning.LeadTopology(over):
+                await self._lead(over)
+                self._shown = replace(self._shown, generation=self._generation)
+            case beginning.ReadTopology():
+                return await self._recover()
+            case beginning.FindHomes():
+                documents = self._documents
+                placements = documents.get(PLACEMENTS_DOCUMENT, "")
+                await self._find_homes(documents.get(HOMES_DOCUMENT, ""), placements)
+            case beginning.CheckIdentity():
+                await self._check_identity()
+            case beginning.GrantLeases():
+                await self._pool.grant()
+                self._pool.keep_granting()
+            case beginning.LeadListed(group):
+                self._groups[group] = controller = self._new_shell(group, self._config)
+                await controller.lead()
+            case beginning.OpenQueues():
+                await self._open_queues(self._config)
+            case beginning.GoOnWith(group):
+                await self._groups[group].go_on()
+            case beginning.SettleStart():
+                for index in self._pool.met():
+                    self._settle(index, self._pool.terms[index])
+                await self._forget_old_keys()
+                await self._try_to_finish()
+            case beginning.SettleAcceptance():
+                await self._settle_acceptance()
+                self.accepts_loss = self._config.store_url.startswith("memory:")
+            case beginning.KeepWatch():
+                self._nodes.minds_all = False
+                self._keep_watch()
+            case _:
+                raise AssertionError(what)
+        return None
 
     async def _open_registry(self) -> None:
         """Open the registry, and what is known of it beside it: its witness, and the seal."""
@@ -201,11 +217,13 @@ class Coordinator(TopologyDocuments, Questions):
             lambda strict: seal_of(folder, self._seal_key, strict=strict)
         )
 
-    async def _recover(self) -> Mapping[str, str]:
+    async def _recover(self) -> beginning.FoundTopology:
         """Go on with the configuration that the registry has, less what is being removed, and
-        with a pool of the buffers that are known; answers the registry's documents."""
+        with a pool of the buffers that are known."""
         config = self._config
-        documents = await self._thread.call_until_known(self._store.documents, config.name)
+        self._documents = documents = await self._thread.call_until_known(
+            self._store.documents, config.name
+        )
         await self._note_acceptance(documents)
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
         self._high_water.note_topology(self.topology_id)
@@ -221,7 +239,8 @@ class Coordinator(TopologyDocuments, Questions):
         self._pool.grants.generation = self._generation
         self._pool.confirm = self._confirm_leading
         self._pool.known_ends.read(documents.get(KNOWN_ENDS_DOCUMENT, ""))
-        return documents
+        known = {name for name in documents.get("groups", "").split("\n") if name}
+        return beginning.FoundTopology(known, going.groups, is_going=bool(going.topology))
 
     def _keep_watch(self) -> None:
         """From here on, by itself: what is away comes back, what drains is left, all is told."""
@@ -328,22 +347,30 @@ class Coordinator(TopologyDocuments, Questions):
             )
         for group in wanted.groups.values():
             check_assignor(group.assignor)
-        if dry_run or not (found or self._half_applied):
+        if dry_run or not self._applying.has_to(differs=bool(found)):
             return found
-        # Cut off from here on (a buffer that is away), all of it is done again by the next call.
-        of_buffers = any(Effect.BUFFERS in one.changes for one in found) or self._half_applied
-        self._half_applied = True
-        await self._keep_config(wanted)
-        if of_buffers:
-            self._pool.follow(wanted.link_ports)
-            await self._open_queues(wanted)
-        for name, group in wanted.groups.items():
-            controller = self._groups.get(wanted.full_name(name))
-            if controller is not None:
-                controller.follow(wanted)
-                await controller.reconfigure(group)
-        self._half_applied = False
+        groups = [
+            name for each in wanted.groups if (name := wanted.full_name(each)) in self._groups
+        ]
+        of_buffers = any(Effect.BUFFERS in one.changes for one in found)
+        steps = self._applying.apply(groups, of_buffers=of_buffers)
+        await carry(steps, partial(self._do_apply, wanted))
         return found
+
+    async def _do_apply(self, wanted: PxrsConfig, what: Do[Any]) -> None:
+        match what:
+            case KeepWanted():
+                await self._keep_config(wanted)
+                self._follow_replicas(wanted)
+            case OpenWanted():
+                self._pool.follow(wanted.link_ports)
+                await self._open_queues(wanted)
+            case ReconfigureGroup(group):
+                controller = self._groups[group]
+                controller.follow(wanted)
+                await controller.reconfigure(wanted.groups[self._short(group)])
+            case _:
+                raise AssertionError(what)
 
     async def _keep_config(self, config: PxrsConfig) -> None:
         """Make `config` what is in force; nobody sees it before it is durable."""

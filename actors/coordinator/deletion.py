@@ -9,15 +9,14 @@ removal that is cut off anywhere is finished by the next coordinator.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from pxrs_ray.actors.coordinator import replicas_document
-from pxrs_ray.actors.coordinator.leadership import Leadership
 from pxrs_ray.actors.coordinator.orphans import end_orphans_of, orphans_of
+from pxrs_ray.actors.coordinator.removal_plans import RemovalPlans
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.topology_requests import (
     DeleteGroup,
@@ -25,19 +24,14 @@ from pxrs_ray.actors.coordinator.topology_requests import (
     DeleteTopology,
     GetOrphans,
     KillOrphans,
-    PlanGroupRemoval,
-    PlanQueueRemoval,
-    PlanTopologyRemoval,
 )
 from pxrs_ray.actors.names import feeds_of, streams_of
 from pxrs_ray.config.withheld import without
-from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import CoordinatorDeposed, LogAway, NotFound
 from pxrs_ray.files import Files
-from pxrs_ray.model import Outcome, PartitionId
+from pxrs_ray.model import Outcome
 from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.supervisor import off_loop
-from pxrs_ray.topology.removal import Removal
 from pxrs_ray.topology.removing import (
     CloseGroup,
     DropGroup,
@@ -61,125 +55,14 @@ from pxrs_ray.topology.tombstones import DOCUMENT, ENDS, Tombstones
 
 logger = logging.getLogger(__name__)
 
-TENANTS = "tenants/"
 FOLDER_PAUSES_S = (0.1, 0.4, 1.0)
 
 
-class Deletion(Leadership):
+class Deletion(RemovalPlans):
     """See the rules at the head of this file."""
 
-    _deployed: str
     _closing: bool
     _doomed: Path | None = None
-
-    # --- what would go ----------------------------------------------------------------------------
-
-    @answers(PlanGroupRemoval)
-    async def plan_group_removal(self, name: str) -> Removal:
-        """What removing a group takes away. Raises NotFound."""
-        await self._ready()
-        return await self._group_removal(self._short(name))
-
-    @answers(PlanQueueRemoval)
-    async def plan_queue_removal(self, name: str) -> Removal:
-        """What removing a queue takes away. Raises NotFound."""
-        await self._ready()
-        return await self._queue_removal(name)
-
-    @answers(PlanTopologyRemoval)
-    async def plan_topology_removal(self) -> Removal:
-        """What removing the whole topology takes away."""
-        await self._ready()
-        config = self._config
-        removals = [await self._queue_removal(name) for name in config.queues]
-        messages = sum(removal.numbers["messages"] for removal in removals)
-        size_bytes = sum(removal.numbers["bytes"] for removal in removals)
-        return Removal(
-            "topology",
-            config.name,
-            (
-                *(line for removal in removals for line in removal.goes),
-                f"{len(self._groups)} groups with their checkpoints and history",
-                "the registry's rows of this topology, and its folders on every node",
-            ),
-            numbers={"messages": messages, "bytes": size_bytes, "groups": len(self._groups)},
-        )
-
-    async def _group_removal(self, name: str) -> Removal:
-        config, full_name = self._config, self._config.full_name(name)
-        declared = config.resolved_group(name)
-        controller = self._groups.get(full_name)
-        ends = await self._pool.ends(config.full_name(declared.queue))
-        stands = controller.checkpoints() if controller is not None else {}
-        lag = sum(end.lag(stands.get(p, 0)) for p, end in ends.items())
-        uses = []
-        if controller is not None and controller.replica_set.replicas:
-            count = len(controller.replica_set.replicas)
-            uses.append(f"{count} consumers run: `pxrs drain {name}` ends them")
-        elif controller is not None and controller.host.core.live_members():
-            members = ", ".join(
-                known.member.member for known in controller.host.core.live_members()
-            )
-            uses.append(f"members read for it: {members}")
-        if name in self._in_file("groups"):
-            uses.append(f"{self._file} names it: `pxrs up` would make it anew, from its `start`")
-        stays = [
-            f"queue {queue} with what was put aside for it: `pxrs queue delete {queue}`"
-            for queue in (declared.dead_letter_queue, declared.quarantine_queue)
-            if queue is not None
-        ]
-        goes = (
-            f"its checkpoints of {len(stands)} partitions, its history, and who put it there",
-            f"its claim to {lag:,} messages of queue {declared.queue} that it has not passed: "
-            "retention waits for it no longer",
-        )
-        numbers = {"lag": lag, "partitions": len(stands)}
-        return Removal("group", name, goes, tuple(stays), tuple(uses), (), numbers)
-
-    async def _queue_removal(self, name: str) -> Removal:
-        config = self._config
-        queue = config.resolved_queue(name)
-        ends = await self._pool.ends(config.full_name(name))
-        messages = sum(end.end_offset - end.start_offset for end in ends.values())
-        size_bytes = sum(end.bytes for end in ends.values())
-        readers = [group for group, one in config.groups.items() if one.queue == name]
-        uses = [f"group {group} reads it, and is removed too" for group in readers]
-        if name in self._in_file("queues"):
-            uses.append(f"{self._file} names it: `pxrs up` would make it anew, and empty")
-        if await self._tenants_of(name):
-            uses.append("tenants are moved between it and queues of their own")
-        bars = [
-            f"group {group} has it as its {what}: give that group another one, or remove it first"
-            for group, one in config.groups.items()
-            for what in ("dead_letter_queue", "quarantine_queue")
-            if getattr(one, what) == name and one.queue != name
-        ]
-        lags = {group: self._lag_of(group, ends) for group in readers}
-        goes = (
-            f"{messages:,} messages of queue {name}, {size_bytes:,} bytes on disk",
-            *(f"group {g}, which has {lag:,} of them before it" for g, lag in lags.items()),
-        )
-        numbers = {"messages": messages, "bytes": size_bytes, "groups": len(readers)}
-        if queue.source is not None:
-            goes = (f"queue {name}: its messages are in {queue.source} and stay there",)
-        return Removal("queue", name, goes, (), tuple(uses), tuple(bars), numbers)
-
-    def _lag_of(self, group: str, ends: Mapping[PartitionId, LogEnds]) -> int:
-        controller = self._groups.get(self._config.full_name(group))
-        stands = controller.checkpoints() if controller is not None else {}
-        return sum(end.lag(stands.get(p, 0)) for p, end in ends.items())
-
-    @property
-    def _file(self) -> str:
-        return str(json.loads(self._deployed or "{}").get("file", "the topology file"))
-
-    def _in_file(self, kind: str) -> list[str]:
-        """The queues or groups that the file that was deployed last names itself."""
-        return list(json.loads(self._deployed or "{}").get(kind, ()))
-
-    async def _tenants_of(self, queue: str) -> list[str]:
-        documents = await self._thread.call(self._store.documents, self._config.name)
-        return [name for name in documents if name.startswith(f"{TENANTS}{queue}/")]
 
     # --- removing ---------------------------------------------------------------------------------
 
@@ -208,7 +91,10 @@ class Deletion(Leadership):
             full_name = self._config.full_name(name)
             if name in self._config.groups:
                 (await self._group_removal(name)).check(force=force)
+                gaps = self._gaps_of(name)
                 await self._begin_group_end(name)
+                if gaps is not None:
+                    await self._begin_queue_end(gaps)
             elif full_name not in self._ends.groups:
                 # A group that only logs remember, of a registry that was lost.
                 for queue in self._config.queues:
@@ -225,14 +111,20 @@ class Deletion(Leadership):
         async with self._changing:
             if name in self._config.queues:
                 (await self._queue_removal(name)).check(force=force)
+                # The queue itself is last: whoever calls again after a fault meets the rest.
+                going = (*self._beside(name).queues, name)
                 for group, one in list(self._config.groups.items()):
-                    if one.queue == name:
+                    if one.queue in going:
                         await self._begin_group_end(group)
                         await self._finish_removals()
-                full_name = self._config.full_name(name)
-                life = self._life(full_name)
-                await carry(begin_queue_end(self._ends, full_name, life), self._remove)
+                for queue in going:
+                    await self._begin_queue_end(queue)
             await self._finish_removals()
+
+    async def _begin_queue_end(self, name: str) -> None:
+        full_name = self._config.full_name(name)
+        life = self._life(full_name)
+        await carry(begin_queue_end(self._ends, full_name, life), self._remove)
 
     async def _begin_group_end(self, name: str) -> None:
         config, full_name = self._config, self._config.full_name(name)
@@ -324,10 +216,6 @@ class Deletion(Leadership):
             error = CoordinatorDeposed(f"a newer coordinator leads {key}")
             self.deposed(key, error)
             raise error
-
-    def _short(self, full_name: str) -> str:
-        prefix = self._config.prefix
-        return full_name.removeprefix(f"{prefix}.") if prefix else full_name
 
     async def _without(self, groups: tuple[str, ...], queues: tuple[str, ...]) -> None:
         config = without(self._config, groups, queues)

@@ -44,12 +44,14 @@ from pxrs_ray.group.replica_count import check_count
 from pxrs_ray.group.seek_plan import SeekPlan, Sought
 from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
 from pxrs_ray.status.answers import GroupStatus
-from pxrs_ray.steps import carry
+from pxrs_ray.steps import Do, carry
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.supervision.supervisor import Supervisor
+from pxrs_ray.topology.coordinator_start import LeadOnce, lead_above
 from pxrs_ray.topology.group_making import Floor, make_group
 from pxrs_ray.topology.seal import Seal
+from pxrs_ray.topology.told_checkpoints import ToldCheckpoints, last_used_ms
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +129,7 @@ class GroupController:
         self._owner = owner
         self._documents: Mapping[str, str] = {}
         self._passed: asyncio.Task[None] | None = None
-        self._told: dict[PartitionId, Offset] = {}
+        self._told = ToldCheckpoints()
         self.used_ms = wall_ms()
         self.distrusted = ""
         self.observed = Observed()
@@ -151,15 +153,14 @@ class GroupController:
 
     async def _lead(self) -> Snapshot:
         over = self._owner.floor(self.key).generation if self._owner.accepts_loss else 0
-        while True:
-            snapshot = await self._thread.call_until_known(
-                self._store.lead, self.key, self.spec.partitions, f"pid {os.getpid()}"
-            )
-            # A registry that went back has given generations out before: on above them.
-            if snapshot.generation > over:
-                break
+        snapshot = await carry(lead_above(over), self._lead_once)
         self._owner.check_led(self.key, snapshot.generation, snapshot.last_version)
         return snapshot
+
+    async def _lead_once(self, what: Do[Any]) -> Snapshot:
+        assert isinstance(what, LeadOnce)
+        place = (self.key, self.spec.partitions, f"pid {os.getpid()}")
+        return await self._thread.call_until_known(self._store.lead, *place)
 
     async def go_on(self) -> None:
         """Register with the logs, and find the consumers that a former coordinator left."""
@@ -174,12 +175,10 @@ class GroupController:
         self.autoscale.pin(len(self.replica_set.replicas) if self.replica_set.scaled_ms else None)
 
     async def _remember_use(self) -> None:
-        """When anybody was last a member, as the history tells; coordinators come and go."""
         after = max(0, self.host.core.state.version - USE_LOOKED_AT)
         call = self._thread.call_until_known
         changes = await call(self._store.changes, self.key, after, USE_LOOKED_AT)
-        used = [change.at_ms for change in changes if change.kind != "led"]
-        self.used_ms = max(used) if used else min((c.at_ms for c in changes), default=wall_ms())
+        self.used_ms = last_used_ms(changes, wall_ms())
 
     @property
     def spec(self) -> GroupSpec:
@@ -241,7 +240,7 @@ class GroupController:
 
     async def meet(self, index: int) -> None:
         """A buffer has come back: hear what its logs know of us, and tell them what we know."""
-        await self.logs.check()
+        await self.logs.check(index)
         await self._pool.passed_on(index, self.spec.queue, self.spec.group, self.checkpoints())
 
     def tell_buffers(self) -> None:
@@ -259,24 +258,23 @@ class GroupController:
                 raise
             logger.info("the logs hear of %s later: %s", self.spec.group, error)
         else:
-            self._told = stands
+            self._told.heard(stands)
 
     async def _passed_loop(self) -> None:
-        told = self._told
         while True:
             await asyncio.sleep(PASSED_PAUSE_S)
             await self.logs.try_again()
             if self.host.core.state.members:
                 self.used_ms = wall_ms()
-            now = self.checkpoints()
-            moved = {p: offset for p, offset in now.items() if told.get(p) != offset}
-            if not moved:
+            stands = self.checkpoints()
+            if not (moved := self._told.untold(stands)):
                 continue
             try:
                 await self._pool.passed(self.spec.queue, self.spec.group, moved)
-                told = now
             except Exception as error:  # noqa: BLE001 - told again in the next round
                 logger.info("a buffer is away, %s is sent later: %s", self.spec.group, error)
+            else:
+                self._told.heard(stands)
 
     @property
     def registry_away_s(self) -> float | None:

@@ -175,9 +175,7 @@ class GroupCreation(ABC):
             config.resolved_queue(str(queue))
             config = config.changed(groups={name: {"queue": queue, **options}})
             # Its own alone: what a group costs must not grow with the queues of others.
-            made = config.groups[name]
-            own = (made.queue, made.dead_letter_queue, made.quarantine_queue)
-            await self._open_queues(config, [each for each in own if each is not None])
+            await self._open_queues(config, config.queues_of(name))
         check_assignor(config.resolved_group(name).assignor)
         full_name = config.full_name(name)
         controller = self._new_shell(full_name, config)

@@ -13,14 +13,16 @@ import logging
 import os
 import uuid
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.buffer.start_notice import NoteBufferStarted
 from pxrs_ray.actors.coordinator.bootstrap import Bootstrap
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.errors import CoordinatorDeposed, StoreCorrupted, StoreUnavailable
 from pxrs_ray.group.write_queue import WriteBatch, check_stored
+from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.supervisor import Supervisor, within
+from pxrs_ray.topology.coordinator_start import LeadOnce, lead_above
 
 if TYPE_CHECKING:
     from pxrs_ray.model import Generation, Snapshot
@@ -44,12 +46,16 @@ class Leadership(Bootstrap):
 
     async def _lead(self, over: Generation = 0) -> None:
         """Take the next generation of the topology, above `over`."""
-        self._generation = 0
-        while self._generation <= over:
-            snapshot = await self._thread.call_until_known(
-                self._store.lead, self._config.name, DOCUMENT_ROWS, f"pid {os.getpid()}"
-            )
-            self._generation, self._leader = snapshot.generation, uuid.uuid4().hex
+        snapshot = await carry(lead_above(over), self._lead_once)
+        self._generation = snapshot.generation
+
+    async def _lead_once(self, what: Do[Any]) -> Snapshot:
+        assert isinstance(what, LeadOnce)
+        snapshot = await self._thread.call_until_known(
+            self._store.lead, self._config.name, DOCUMENT_ROWS, f"pid {os.getpid()}"
+        )
+        self._leader = uuid.uuid4().hex
+        return snapshot
 
     async def check_leading(self) -> None:
         """Raise CoordinatorDeposed when a newer coordinator leads the topology."""

@@ -14,7 +14,7 @@ from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.group.events import Raise
-from pxrs_ray.model import PartitionId
+from pxrs_ray.model import PartitionId, Slot
 from pxrs_ray.steps import carry
 from pxrs_ray.topology import log_witness
 from pxrs_ray.topology.log_witness import AskEnds, AskFences, HaltGroup, RaiseEpochs, Recovered
@@ -45,9 +45,10 @@ class LogWitnessCalls:
         """What the group went on with, where its registry had lost writes."""
         return self._witness.recovered
 
-    async def check(self) -> None:
-        """Before the group goes on: halt it, or raise its epochs, where a log has seen more."""
-        await carry(self._witness.checking(), self._carry)
+    async def check(self, slot: Slot | None = None) -> None:
+        """Before the group goes on: halt it, or raise its epochs, where a log has seen more; of one
+        slot, where that alone has begun anew."""
+        await carry(self._witness.checking(slot), self._carry)
 
     async def refused(self, partitions: Iterable[PartitionId]) -> None:
         """The logs of these refuse their owner."""
@@ -66,9 +67,11 @@ class LogWitnessCalls:
     async def _carry(self, step: Any) -> Any:
         queue, group = self._spec.queue, self._spec.group
         match step:
-            case AskFences(of_all):
-                partitions = self._spec.partitions
-                return await self._pool.fences(queue, group, partitions, of_all_met=of_all)
+            case AskFences(of_all, slot):
+                count = self._spec.partitions
+                if slot is not None:
+                    return await self._pool.fences_on(slot, queue, group, count)
+                return await self._pool.fences(queue, group, count, of_all_met=of_all)
             case AskEnds():
                 return await self._pool.ends(queue)
             case RaiseEpochs(above, cause):

@@ -18,6 +18,7 @@ from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S
 from pxrs_ray.actors.coordinator.home_controller import HomeController
+from pxrs_ray.actors.coordinator.replica_placing import ReplicaPlacing
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
@@ -48,9 +49,11 @@ class MovePlanner:
         watch: NodeWatch,
         pool: BufferPool,
         replica_sets: Sequence[ConsumerReplicas],
+        replicas: ReplicaPlacing | None = None,
     ) -> None:
         self._config, self._homing, self._watch = config, homing, watch
         self._pool, self._replica_sets = pool, replica_sets
+        self._replicas = replicas
 
     async def plan_move(self, slot: int, wanted: str | None, copy_per_s: float) -> Leaving:
         """Of one buffer, to the node that is `wanted`, or to the emptiest.
@@ -62,6 +65,8 @@ class MovePlanner:
             raise NotFound(f"there is no buffer {slot}: there are {sorted(homes.slots)}")
         nodes = await self._nodes()
         kept = await self._kept([slot])
+        if self._replicas is not None:
+            return self._replicas.plan([(slot, None)], wanted, kept, copy_per_s)
         name = self._config.name
         return plan_leaving(name, homes, nodes, {slot: wanted}, kept, copy_per_s=copy_per_s)
 
@@ -71,21 +76,28 @@ class MovePlanner:
         node = find_node(nodes, wanted)
         check_may_go(name, homes, node, nodes)
         slots = self._homing.at_home_on([node.node])
+        if self._replicas is not None:
+            slots = self._replicas.slots_on(node.disk)
         there = sorted(
             f"{replica_set.spec.group}/{replica.member}"
             for replica_set in self._replica_sets
             for replica in replica_set.replicas.values()
             if replica.node == node.node
         )
-        found = plan_leaving(
-            name,
-            homes,
-            nodes,
-            dict.fromkeys(slots),
-            await self._kept(slots),
-            deadline_s=deadline_s,
-            copy_per_s=copy_per_s,
-        )
+        kept = await self._kept(slots)
+        if self._replicas is not None:
+            leaving = [(slot, node.disk) for slot in slots]
+            found = self._replicas.plan(leaving, None, kept, copy_per_s, deadline_s)
+        else:
+            found = plan_leaving(
+                name,
+                homes,
+                nodes,
+                dict.fromkeys(slots),
+                kept,
+                deadline_s=deadline_s,
+                copy_per_s=copy_per_s,
+            )
         return found.at(node, there, *self._of_coordinator(node))
 
     async def _nodes(self) -> list[NodeSeen]:

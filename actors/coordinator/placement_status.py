@@ -38,6 +38,7 @@ def buffer_statuses(
                 has.bytes_kept if has is not None else None,
                 has.disk_free_bytes if has is not None else None,
                 max(0, now_ms - since_ms) / 1_000 if since_ms is not None else None,
+                pool.replicas.statuses(index),
             )
         )
     return tuple(found)
@@ -45,7 +46,7 @@ def buffer_statuses(
 
 def uneven(homing: HomeController, pool: BufferPool) -> tuple[SpreadStep, ...]:
     """The moves that would spread the buffers over the nodes that live, as evenly as can be."""
-    if pool.replicas is not None:
+    if pool.replicas.are_there:
         return ()
     moving = [index for index in range(pool.count) if homing.is_moving(index)]
     return steps_to_spread(homing.homes, homing.nodes, moving)

@@ -2,10 +2,11 @@
 looks at them, and has who leads and who is in sync in the registry.
 
 Rules of this file. `SlotPlacements` decides; its decision is durable before a replica hears of it.
-The home of a slot is the disk of its leader, under the leader epoch as its term, and whoever leads
-is served from once all that it had is on every replica in sync. A leader that is silent when
-another one is elected is ended by Ray's GCS: so its callers look for the other. A replica is
-started again where its disk is, and nowhere else.
+The home of a slot is the disk of its leader, under the leader epoch as its term. All that a leader
+serves by is prepared while it learns that it leads; it serves nobody by itself before all that it
+had is on every replica in sync. A leader that is silent when another one is elected is ended by
+Ray's GCS: so its callers look for the other. A replica is started again where its disk is, and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -24,12 +25,9 @@ from pxrs_ray.actors.cluster.ray_errors import is_away, is_gone
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.home_controller import HomeController
 from pxrs_ray.actors.coordinator.known_ends import PutDocument
-from pxrs_ray.actors.coordinator.replica_followers import (
-    TABLE_PAUSE_S,
-    Place,
-    ReplicaFollowers,
-    Replicated,
-)
+from pxrs_ray.actors.coordinator.replica_followers import TABLE_PAUSE_S, Place, Replicated
+from pxrs_ray.actors.coordinator.replica_placing import ReplicaPlacing
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
@@ -47,9 +45,8 @@ from pxrs_ray.replication.placements import (
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaTold
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.topology.homes import SHOWN, Home
-from pxrs_ray.topology.node_seen import NodeSeen
-from pxrs_ray.topology.replica_spread import another_disk, spread_replicas
+from pxrs_ray.topology.homes import SHOWN
+from pxrs_ray.topology.replica_spread import led_home, spread_replicas
 
 logger = logging.getLogger(__name__)
 
@@ -58,13 +55,14 @@ HOLD_MS = 500
 LOOK_WAIT_S = 2.0
 PAUSE_S = 0.1
 OPEN_PAUSE_S = 0.3
-# A process that ends soon, on a full disk for one, is not started again at once.
-SHORT_LIFE_MS, AGAIN_S = 5_000, 1.0
+# A process that ends soon, on a full disk for one, is not started again at once, and ever more
+# seldom where that goes on.
+SHORT_LIFE_MS, AGAIN_S, AGAIN_MOST_S = 5_000, 1.0, 30.0
 BEGIN_WAIT_S = 60.0
 SERVE_WAIT_S = 20.0
 
 
-class ReplicaController(ReplicaFollowers):
+class ReplicaController(ReplicaPlacing):
     """See the rules at the head of this file. For one coordinator incarnation; close it.
 
     `document` is what the registry has, `spec_of` answers a queue by its full name, and `returned`
@@ -84,17 +82,16 @@ class ReplicaController(ReplicaFollowers):
     ) -> None:
         heard_ms = round(how.lease_s * 1_000)
         rules = PlacementRules(heard_ms, how.rules.synced_only)
-        super().__init__(how, SlotPlacements(placements_from(document), rules, monotonic_ms()))
-        self._pool, self._homing, self._put = pool, homing, put
+        table = SlotPlacements(placements_from(document), rules, monotonic_ms())
+        super().__init__(how, table, pool, homing)
+        self._put = put
         self._spec_of, self._returned, self._make = spec_of, returned, make
         self._lives: dict[Place, int] = {}
         self._watched: set[Place] = set()
         self._opening: set[Place] = set()
-        self._away_since_ms: dict[Place, int] = {}
-        # The disk that is about to have a replica in the place of one that is away.
-        self._coming: dict[Slot, Disk] = {}
-        # The epoch under which each slot is served from its leader, and is settled.
+        # The epoch under which each slot's leader is to serve, is ready to, and is settled.
         self._served: dict[Slot, LeaderEpoch] = {}
+        self._ready: dict[Slot, LeaderEpoch] = {}
         self._settled: dict[Slot, LeaderEpoch] = {}
         self._serving: dict[Slot, asyncio.Lock] = {}
         self._to_keep = ""
@@ -115,7 +112,8 @@ class ReplicaController(ReplicaFollowers):
         self.keep_on()
         if not self._placed:
             await self._place_first(chosen)
-        await self._until(lambda: len(self._served) == len(chosen), SERVE_WAIT_S)
+        there, count = (self._served, self._ready), len(chosen)
+        await self._until(lambda: all(len(one) == count for one in there), SERVE_WAIT_S)
 
     def keep_on(self) -> None:
         """From now on look who lives, and keep what is decided."""
@@ -154,12 +152,8 @@ class ReplicaController(ReplicaFollowers):
             self._watched.add((slot, disk))
             self._supervisor.keep(f"replica {slot}", partial(self._watch_for_ever, slot, disk))
 
-    def _node_of(self, disk: Disk) -> NodeSeen | None:
-        """The living node that has a disk."""
-        return next((node for node in self._homing.nodes if node.disk == disk), None)
-
     async def _watch_for_ever(self, slot: Slot, disk: Disk) -> None:
-        how = self._how
+        how, pauses = self._how, Backoff(AGAIN_S, AGAIN_MOST_S)
         while self._is_wanted(slot, disk):
             node = self._node_of(disk)
             if node is None:
@@ -179,13 +173,13 @@ class ReplicaController(ReplicaFollowers):
                 await self._look_while_there(slot, disk, client)
             finally:
                 self._clients.pop((slot, disk), None)
+            if not self._is_wanted(slot, disk):
+                await self._dismiss(slot, disk, client)
             if monotonic_ms() - began_ms < SHORT_LIFE_MS:
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(pauses.failed())
+            else:
+                pauses.worked()
         self._watched.discard((slot, disk))
-
-    def _is_wanted(self, slot: Slot, disk: Disk) -> bool:
-        placement = self._placed.get(slot)
-        return placement is None or disk in (*placement.replicas, self._coming.get(slot))
 
     async def _look_while_there(self, slot: Slot, disk: Disk, client: ReplicaClient) -> None:
         hold_ms = min(HOLD_MS, round(self._how.lease_s * 1_000 / 5))
@@ -221,6 +215,8 @@ class ReplicaController(ReplicaFollowers):
             {queue: home.queue_id for queue, home in made if self._spec_of(queue) is not None},
             self._settled.get(slot, 0),
             hold_ms,
+            monotonic_ms(),
+            self._how.rules.min_isr,
         )
 
     def _answered(self, slot: Slot, disk: Disk, asked_ms: int, answer: ReplicaAnswer) -> None:
@@ -240,9 +236,10 @@ class ReplicaController(ReplicaFollowers):
         if answer.missing and (slot, disk) not in self._opening:
             self._opening.add((slot, disk))
             self._supervisor.once("a replica's logs", self._open_missing(slot, disk, answer))
-        leads = (placement.leader, placement.life, placement.epoch)
-        if leads == (disk, life, answer.leads) and self._served.get(slot) != answer.leads:
-            self._supervisor.once(f"slot {slot}", self._serve(slot, answer.leads))
+        if (placement.leader, placement.life, placement.epoch) == (disk, life, answer.leads):
+            self._ready[slot] = answer.leads
+            if self._served.get(slot) != answer.leads:
+                self._supervisor.once(f"slot {slot}", self._serve(slot, answer.leads))
 
     # --- who leads --------------------------------------------------------------------------------
 
@@ -250,29 +247,8 @@ class ReplicaController(ReplicaFollowers):
         while True:
             await asyncio.sleep(TABLE_PAUSE_S)
             self._table.look(monotonic_ms())
-            for slot, placement in list(self._placed.items()):
-                self._replace_lost(slot, placement)
+            self._place_replicas()
             self._carry()
-
-    def _replace_lost(self, slot: Slot, placement: Placement) -> None:
-        """Have another disk in the place of one that does not come back."""
-        now_ms = monotonic_ms()
-        absent = self._table.absent(slot, now_ms)
-        for disk in placement.replicas:
-            if absent is None or disk not in absent or self._node_of(disk) is not None:
-                self._away_since_ms.pop((slot, disk), None)
-                continue
-            since_ms = self._away_since_ms.setdefault((slot, disk), now_ms)
-            if now_ms - since_ms < self._how.replace_after_ms:
-                continue
-            placed = {each: one.replicas for each, one in self._placed.items()}
-            new = another_disk(slot, placed, disk, self._homing.nodes)
-            if new is not None:
-                self._coming[slot] = new
-                self._watch(slot, new)
-            if new in self._table.living(slot, now_ms):
-                logger.warning("replica %d on disk %s is replaced: it is away", slot, disk[:SHOWN])
-                self._table.replace_disk(slot, disk, new, now_ms)
 
     def _carry(self) -> None:
         while (effect := self._table.take_effect()) is not None:
@@ -300,6 +276,8 @@ class ReplicaController(ReplicaFollowers):
             self._end(slot, home.disk)
         for disk in placement.replicas:
             self._tell_one(slot, disk)
+        if placement.leader in living and self._served.get(slot) != placement.epoch:
+            self._supervisor.once(f"slot {slot}", self._serve(slot, placement.epoch))
 
     def _tell_one(self, slot: Slot, disk: Disk) -> None:
         client = self._clients.get((slot, disk))
@@ -329,19 +307,13 @@ class ReplicaController(ReplicaFollowers):
                 return
             if client is None or node is None:
                 return
-            home = self._home(slot, placement, node)
+            home = led_home(self._homing.homes.slots.get(slot), placement, node)
             await self._homing.keep(lambda homes: homes.with_slot(slot, home))
             self._served[slot] = epoch
             self._pool.begins_at(slot, home)
             self._pool.placed(slot, home, client.handle)
             self._pool.look_soon(slot)
             logger.warning("slot %d is served from host %s, epoch %d", slot, node.host, epoch)
-
-    def _home(self, slot: Slot, placement: Placement, node: NodeSeen) -> Home:
-        known = self._homing.homes.slots.get(slot)
-        term, disk = placement.epoch, placement.leader
-        since = known.since if known is not None and known.disk == disk else term
-        return Home(disk, node.node, node.host, term, node.boot, since=since)
 
     def settle(self, slot: Slot, epoch: LeaderEpoch) -> None:
         """The leader of this epoch knows of every group what it has to know."""
@@ -372,7 +344,7 @@ class ReplicaController(ReplicaFollowers):
     def reports(self) -> list[Report]:
         """Which slots have nobody to lead them, and which have fewer replicas in sync than they
         should."""
-        now_ms, found = monotonic_ms(), []
+        now_ms, found = monotonic_ms(), super().reports()
         hosts = {node.disk: node.host for node in self._homing.nodes}
         for slot, placement in sorted(self._placed.items()):
             waits = self._table.waits(slot, now_ms)

@@ -17,12 +17,13 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.replica_client import ReplicaClient
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import BufferAway, PxrsError, UsageError
+from pxrs_ray.errors import BufferAway, PxrsError
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
-from pxrs_ray.replication.placement import Disk, Placement, ReplicaSeen
+from pxrs_ray.replication.placement import Disk, Placement
 from pxrs_ray.replication.placements import SlotPlacements
 from pxrs_ray.replication.replica_calls import ReplicaRules
+from pxrs_ray.status.places import ReplicaStatus
 from pxrs_ray.status.problem import Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
@@ -49,8 +50,43 @@ class Replicated:
     rules: ReplicaRules
 
 
-class ReplicaFollowers:
+class NoReplicas:
+    """The replicas of a topology whose logs have one home each: there is nothing to do."""
+
+    are_there = False
+
+    async def open_on(self, slot: Slot, spec: QueueSpec, *, make: bool) -> None:
+        """See `ReplicaFollowers.open_on`."""
+
+    async def drop_queue(self, queue: str) -> None:
+        """See `ReplicaFollowers.drop_queue`."""
+
+    async def drop_group(self, queue: str, group: str) -> None:
+        """See `ReplicaFollowers.drop_group`."""
+
+    async def forget(self, queues: Iterable[str]) -> None:
+        """See `ReplicaFollowers.forget`."""
+
+    async def stop(self) -> None:
+        """See `ReplicaFollowers.stop`."""
+
+    def reports(self) -> list[Report]:
+        """What is wrong with replicas."""
+        return []
+
+    def statuses(self, slot: Slot) -> tuple[ReplicaStatus, ...]:
+        """The replicas of a slot, as people see them; the one that leads comes first."""
+        return ()
+
+    def actor_names(self) -> list[str]:
+        """What the replicas are called."""
+        return []
+
+
+class ReplicaFollowers(NoReplicas):
     """See the rules at the head of this file."""
+
+    are_there = True
 
     def __init__(self, how: Replicated, table: SlotPlacements) -> None:
         self._how = how
@@ -80,13 +116,11 @@ class ReplicaFollowers:
     async def open_on(self, slot: Slot, spec: QueueSpec, *, make: bool) -> None:
         """Have a queue's logs on the followers of a slot. To be made, they must be on all that are
         in sync, or this raises BufferAway: each of those may lead next. Nobody waits for others."""
-        placement = self._placed.get(slot)
-        if placement is None:
+        followers = self._table.followers(slot)
+        if followers is None:
             raise BufferAway(f"slot {slot} is not placed yet")
-        for disk in placement.replicas:
-            if disk == placement.leader:
-                continue
-            if make and placement.in_sync(disk) is not None:
+        for disk, may_lead_next in followers.items():
+            if make and may_lead_next:
                 await self._open_on_one(slot, disk, spec, make=make)
             else:
                 # Ray holds a call to a process that is being started until it has started: a leader
@@ -154,23 +188,9 @@ class ReplicaFollowers:
         stops = (client.stop(CALL_WAIT_S) for client in followers)
         await asyncio.gather(*stops, return_exceptions=True)
 
-    def reports(self) -> list[Report]:
-        """What is wrong with replicas."""
-        return []
-
     def check_loss(self, slot: Slot) -> Disk:
-        """Whose logs a slot goes on with where its loss is accepted. Raises UsageError where there
-        is no loss to be accepted, or no replica that lives."""
-        now_ms = monotonic_ms()
-        living: dict[Disk, ReplicaSeen] = self._table.living(slot, now_ms)
-        placement = self._placed.get(slot)
-        if placement is None or not self._table.waits(slot, now_ms):
-            raise UsageError(f"buffer {slot} has a leader, and nothing of it is to be given up")
-        able = [disk for disk in placement.replicas if disk in living]
-        able.sort(key=lambda disk: placement.in_sync(disk) is None)
-        if not able:
-            raise UsageError(f"no replica of buffer {slot} lives: bring one of its hosts back")
-        return able[0]
+        """Whose logs a slot goes on with where its loss is accepted: see `SlotPlacements.heir`."""
+        return self._table.heir(slot, monotonic_ms())
 
     def actor_names(self) -> list[str]:
         """What the replicas are called."""

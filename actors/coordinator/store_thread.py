@@ -1,5 +1,6 @@
 """`StoreThread`: calls a synchronous registry store from an event loop. One thread, calls in
-order."""
+order. `registry_calls` decides when a call is made again, and who looks at a registry that is away.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +8,27 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from pxrs_ray.backoff import Backoff
-from pxrs_ray.clock import monotonic_ms, wall_ms
+from pxrs_ray.clock import SystemClock, monotonic_ms, wall_ms
 from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.status.answers import StoreStatus
+from pxrs_ray.steps import Do, carry
 from pxrs_ray.store.registry import RegistryStore, StoreInfo
+from pxrs_ray.supervision.registry_calls import (
+    AwaitAnswer,
+    CallOnce,
+    IsAway,
+    Look,
+    RegistryHealth,
+    RestBeforeLook,
+    look_until_back,
+    until_known,
+)
 from pxrs_ray.supervision.registry_watch import NOTICE_MS_MAX, RegistryWatch
 from pxrs_ray.supervision.supervisor import Supervisor, off_loop, within
 
@@ -28,11 +39,8 @@ T = TypeVar("T")
 
 # Calls that change the store, lease keep-alives (`renew`) not counted.
 WRITING = frozenset(("lead", "write", "put_document", "trim_changes", "restore", "remove_group"))
-PAUSE_FIRST_S = 0.05
-PAUSE_MOST_S = 1.0
 RECENT_KEPT = 10_000
-# An answer so young tells that the store is there.
-FRESH_S = 1.0
+_CLOCK = SystemClock()
 
 
 class StoreThread:
@@ -48,11 +56,9 @@ class StoreThread:
         self.writes = 0
         self.busy_ms = 0.0
         self.recent_ms: deque[float] = deque(maxlen=RECENT_KEPT)
-        self.down_since_s: float | None = None
-        self.problem = ""
+        self.health = RegistryHealth(monotonic_ms())
         self.watch = RegistryWatch()
         self._answered = asyncio.Event()
-        self._answered_s = time.monotonic()
         self._probe: Callable[[], object] | None = None
         self._looking: asyncio.Future[None] | None = None
         self._back: asyncio.Future[None] | None = None
@@ -85,9 +91,7 @@ class StoreThread:
         try:
             answer = await off_loop(make, threads=self._pool)
         except StoreUnavailable as error:
-            if self.down_since_s is None:
-                self.down_since_s = wall_ms() / 1_000
-            self.problem = str(error)
+            self.health.failed(error, wall_ms())
             self._look_until_back()
             raise
         except (Exception, asyncio.CancelledError):
@@ -101,10 +105,8 @@ class StoreThread:
             took_ms = (time.perf_counter() - started_s) * 1_000
             self.busy_ms += took_ms
             self.recent_ms.append(took_ms)
-        was_away, self.down_since_s, self.problem = self.down_since_s is not None, None, ""
-        self._answered_s = time.monotonic()
         self._answered.set()
-        if was_away:
+        if self.health.answered(_CLOCK.now()):
             for tell in list(self._told_when_back):
                 tell()
         return answer
@@ -114,17 +116,29 @@ class StoreThread:
     ) -> T:
         """Call until the outcome is known, however long the store is down.
 
-        The method must be idempotent: it is repeated as it stands. `down_since_s` tells of it.
+        The method must be idempotent: it is repeated as it stands. `health` tells of it.
         """
-        backoff = Backoff(PAUSE_FIRST_S, PAUSE_MOST_S)
-        while True:
-            try:
-                return await self.call(method, *args, **kwargs)
-            except StoreUnavailable:
-                # Whoever else is answered tells that it is worth another try.
+        once = partial(self.call, method, *args, **kwargs)
+        answer: T = await carry(until_known(), partial(self._do, once))
+        return answer
+
+    async def _do(self, once: Callable[[], Awaitable[Any]], what: Do[Any]) -> Any:
+        match what:
+            case CallOnce():
+                return await once()
+            case AwaitAnswer(wait_s):
                 self._answered.clear()
                 with suppress(TimeoutError):
-                    await within(backoff.failed(), self._answered.wait())
+                    await within(wait_s, self._answered.wait())
+            case IsAway():
+                return self.away_ms() is not None
+            case RestBeforeLook(pause_s):
+                await asyncio.sleep(pause_s)
+            case Look():
+                await once()
+            case _:
+                raise AssertionError(what)
+        return None
 
     def when_back(self, tell: Callable[[], None]) -> None:
         """Call this whenever the store answers again after it did not."""
@@ -146,7 +160,7 @@ class StoreThread:
 
     async def look(self, wait_s: float) -> None:
         """Find out whether the store is there, unless it has just answered; within `wait_s`."""
-        if self._probe is None or time.monotonic() - self._answered_s < FRESH_S:
+        if self._probe is None or self.health.is_fresh(monotonic_ms()):
             return
         if self._looking is None or self._looking.done():
             self._looking = self._supervisor.once("a look", self._look(self._probe))
@@ -164,16 +178,17 @@ class StoreThread:
             self._back = self._supervisor.keep("looks", partial(self._look_on, self._probe))
 
     async def _look_on(self, probe: Callable[[], object]) -> None:
-        while self.away_ms() is not None:
-            await asyncio.sleep(PAUSE_MOST_S)
-            await self._look(probe)
+        await carry(look_until_back(), partial(self._do, partial(self._look, probe)))
 
     def status(self, info: StoreInfo) -> StoreStatus:
         """How the store is doing."""
         away_ms = self.away_ms()
-        problem = self.problem
+        problem, down_since_ms = self.health.problem, self.health.down_since_ms
         if away_ms is not None and not problem:
             problem = "it is asked and does not answer"
+        if away_ms is not None:
+            down_since_ms = wall_ms() - away_ms
+        down_since_s = None if down_since_ms is None else down_since_ms / 1_000
         return StoreStatus(
             info.backend,
             info.url,
@@ -181,7 +196,7 @@ class StoreThread:
             self.calls,
             self.writes,
             self.busy_ms / max(1, self.calls),
-            self.down_since_s if away_ms is None else wall_ms() / 1_000 - away_ms / 1_000,
+            down_since_s,
             problem,
             info.warnings,
             None if away_ms is None else away_ms / 1_000,

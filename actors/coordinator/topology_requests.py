@@ -210,12 +210,22 @@ class PlanMove(Request["Leaving"]):
 
 @dataclass(frozen=True)
 class MoveBuffer(Request["Moved"]):
-    """Take a buffer with its logs to another node."""
+    """Take a buffer with its logs to another node; one of its replicas, where it has several:
+    that of the node `source`, or the one that leads."""
 
     index: int
     node: str | None = None
+    source: str | None = None
     while_away = WhileAway.CHANGES
     wait_s = MOVE_WAIT_S
+
+
+@dataclass(frozen=True)
+class LeadElsewhere(Request[str]):
+    """Have another replica of a buffer lead; answers the name of the actor that led before."""
+
+    index: int
+    while_away = WhileAway.CHANGES
 
 
 @dataclass(frozen=True)

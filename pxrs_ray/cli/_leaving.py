@@ -189,6 +189,8 @@ def _left(
             if place.node == node.node:
                 why = [r.text for r in status.reports if r.buffer == place.buffer]
                 found.append(f"{topology.name}: {why[0] if why else f'buffer {place.buffer}'}")
+            elif any(replica.node == node.node for replica in place.replicas):
+                found.append(f"{topology.name}: a replica of buffer {place.buffer}")
             elif is_new and place.state != AT_HOME:
                 told = f"buffer {place.buffer} on host {place.host}: {place.text}"
                 found.append(f"{topology.name}: {told}")

@@ -18,6 +18,15 @@ def command(
             help="The target: a host's address or a node's id; default: the emptiest node."
         ),
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="NODE",
+            help="Of a buffer with replicas: the node that one leaves; default: the leader's.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
@@ -25,7 +34,8 @@ def command(
     """Move BUFFER with its logs to another node. Its callers pause briefly at the end.
 
     If something cannot be done (no space, messages in memory), the command says
-    so first, and begins only if you confirm it (--yes).
+    so first, and begins only if you confirm it (--yes). Of a buffer with
+    replicas, one moves; if it leads, another one leads first.
     """
     from pxrs_ray.cli._leaving import agree
     from pxrs_ray.cli._ray import steady
@@ -33,7 +43,7 @@ def command(
 
     found = steady(topology)
     agree([found.plan_move(buffer, node)], f"buffer {buffer} is not moved", yes=yes)
-    moved = found.move_buffer(buffer, node)
+    moved = found.move_buffer(buffer, node, source=source)
     answer(
         moved,
         as_json,

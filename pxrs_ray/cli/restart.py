@@ -36,7 +36,7 @@ def command(
     if part == "coordinator":
         actor = names.coordinator(name)
     elif kind == "buffer" and which.isdigit():
-        actor = names.buffer(name, int(which))
+        actor = _buffer(name, int(which))
     elif which:
         _restart_consumer(name, kind, which)
         answer({"restarted": part}, as_json, lambda: f"{part} is started anew")
@@ -49,6 +49,30 @@ def command(
     after = wait_for_another(actor, before)
     told = {"restarted": part, "ended_pid": before.pid, "pid": after.pid, "node": after.node}
     answer(told, as_json, lambda: f"{part}: {before} is ended, it runs as {after}")
+
+
+def _buffer(topology: str, index: int) -> str:
+    """The actor that serves a buffer. Where it has replicas, another one leads first, if it can:
+    then nobody waits for this one."""
+    from pxrs_ray.actors import names
+    from pxrs_ray.actors.client.topology import attach
+    from pxrs_ray.actors.cluster.named_actors import find_actor
+    from pxrs_ray.cli._ray import ALIVE_WAIT_S
+    from pxrs_ray.errors import NotFound, UsageError
+
+    alone = names.buffer(topology, index)
+    if find_actor(alone) is not None:
+        return alone
+    found = attach(topology, timeout_s=ALIVE_WAIT_S)
+    place = next((each for each in found.status().places if each.buffer == index), None)
+    if place is None:
+        raise NotFound(f"there is no buffer {index}: `pxrs status` lists those that there are")
+    if not place.replicas:
+        return alone
+    try:
+        return found.hand_over(index)
+    except UsageError:
+        return names.replica(topology, index, place.disk)
 
 
 def _restart_consumer(topology: str, group: str, member: str) -> None:

@@ -57,6 +57,7 @@ def command(
                 "changes": changes,
                 "stays": stays,
                 "dry_run": dry_run,
+                "not_started": deployment.late,
                 "fingerprint": config.fingerprint(),
                 "sha256": deployment.sha256,
             }
@@ -64,10 +65,14 @@ def command(
         return
     if not dry_run and (remark := deployment.single_point()):
         out.print(remark, markup=False)
+    for line in deployment.late:
+        out.print(f"not started yet: {line}", markup=False)
     if not changes:
         out.print(f"{config.name} is as {file} says", markup=False)
     elif not dry_run:
-        out.print(f"{config.name} runs; see it with: pxrs status -t {config.name}", markup=False)
+        does = "is starting" if deployment.late else "runs"
+        told = f"{config.name} {does}; see it with: pxrs status -t {config.name}"
+        out.print(told, markup=False)
 
 
 def folder_of_handlers(config: PxrsConfig) -> str | None:

@@ -109,7 +109,7 @@ def option(
     default: Any,
     text: str,
     *changes: Effect,
-    apart: tuple[str, ...] = (),
+    apart: tuple[object, ...] = (),
     ordered: bool = False,
     at_first: tuple[Effect, ...] = (),
     **bounds: Any,

@@ -110,6 +110,12 @@ class ByKey(ProcessingMode):
     lookahead_bytes: ByteCount = option(
         64 * MIB, "The most bytes of one partition that a consumer holds in memory.", Effect.WORKERS
     )
+    gap_log: bool = option(
+        True,
+        "What is done out of order is also kept in the queue '<queue>.gaps.<group>', where it is "
+        "more than a row of the registry holds. Without it few messages begin then, until it fits.",
+        Effect.WORKERS,
+    )
     fair_tenants: bool = option(
         False,
         "Tenants take turns within a partition, instead of being served in order of arrival.",

@@ -19,8 +19,10 @@ class ReplicationOptions(Options):
 
     replicas: int = option(
         1,
-        "How many hosts keep each log. With 2 or 3 another one goes on where a host is lost.",
-        Effect.FIXED,
+        "How many hosts keep each log. With 2 or 3 another one goes on where a host is lost. From "
+        "2 to 3 and back it changes live; not from 1, nor to it.",
+        Effect.COORDINATOR,
+        apart=(1,),
         ge=1,
         le=3,
     )
@@ -28,7 +30,7 @@ class ReplicationOptions(Options):
         1,
         "How many replicas must be in sync for an append to be acknowledged. Below that, appends "
         "wait.",
-        Effect.FIXED,
+        Effect.COORDINATOR,
         ge=1,
         le=3,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pxrs_ray.config import ByKey, GroupConfig, Ordered, Packs
+from pxrs_ray.config.beside import keeps_gaps
 from pxrs_ray.config.processing_modes import AnyMode
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Message, PartitionId, Progress
@@ -96,6 +97,7 @@ def lane_rules(config: GroupConfig, *, dense: bool = True) -> LaneRules:
         mode.tenant_weights,
         mode.fair_tenants,
         window=WINDOW_RECORDS_MAX if dense else 1 << 62,
+        gap_log=dense and keeps_gaps(config),
     )
 
 

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -21,7 +21,6 @@ from pxrs_ray.config.declare import (
     Milliseconds,
     MillisecondsOrNone,
     Name,
-    Options,
     option,
 )
 from pxrs_ray.config.diff import Difference, differences
@@ -30,6 +29,7 @@ from pxrs_ray.config.options import GroupConfig, GroupOptions
 from pxrs_ray.config.queue_options import QueueConfig, QueueOptions
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.config.replication import ReplicationOptions, replication_problems
+from pxrs_ray.config.resolving import Resolved, resolved, said, with_values
 from pxrs_ray.data.delay import DELAYED_SUFFIX
 from pxrs_ray.data.link_ports import ANY, OFF, PATTERN, link_ports
 from pxrs_ray.data.log_limits import MIB
@@ -44,8 +44,6 @@ FOR_SOURCES = (Strategy.MODULO, Strategy.JUMP)
 QUARANTINE_INFIX = ".quarantine."
 
 _ENDPOINT = re.compile(r"^https?://[^\s:/,]+:\d{1,5}/?$")
-
-Resolved = TypeVar("Resolved", bound=Options)
 
 
 class PxrsConfig(QueueOptions, GroupOptions, ReplicationOptions):
@@ -201,31 +199,37 @@ class PxrsConfig(QueueOptions, GroupOptions, ReplicationOptions):
     @model_validator(mode="after")
     def _resolve(self) -> Self:
         queues = {
-            name: _resolved(queue, self, partitions=self.num_partitions)
+            name: resolved(queue, self, partitions=self.num_partitions)
             for name, queue in self.queues.items()
         }
-        groups = {name: _resolved(group, self) for name, group in self.groups.items()}
+        groups = {name: resolved(group, self) for name, group in self.groups.items()}
         for name, group in groups.items():
             if group.failure_policy == "dead_letter" and group.dead_letter_queue is None:
                 dead = group.queue + DEAD_LETTER_SUFFIX
-                groups[name] = _with(group, dead_letter_queue=dead)
+                groups[name] = with_values(group, dead_letter_queue=dead)
                 if group.queue in queues:
                     # Dead letters have a key, and neither tenant nor label.
                     by_key = {"strategy": "modulo", "tenant_span": 1, "labels": None}
                     spread = by_key if queues[group.queue].strategy in NOT_FOR_DEAD_LETTERS else {}
-                    queues.setdefault(dead, _with(queues[group.queue], **spread, **beside.NOTHING))
+                    queues.setdefault(
+                        dead, with_values(queues[group.queue], **spread, **beside.NOTHING)
+                    )
             if group.failure_policy == "quarantine" and group.quarantine_queue is None:
                 aside = f"{group.queue}{QUARANTINE_INFIX}{name}"
-                groups[name] = _with(group, quarantine_queue=aside)
+                groups[name] = with_values(group, quarantine_queue=aside)
                 if group.queue in queues:
-                    queues.setdefault(aside, _with(queues[group.queue], **beside.SET_ASIDE))
+                    queues.setdefault(aside, with_values(queues[group.queue], **beside.SET_ASIDE))
+            worked = queues.get(group.queue)
+            if worked is not None and worked.source is None and beside.keeps_gaps(group):
+                gaps = said(worked, **beside.gap_options(worked))
+                queues.setdefault(f"{group.queue}{beside.GAPS_INFIX}{name}", gaps)
         for name, queue in list(queues.items()):
             if queue.replies:
-                replies = _said(queue, **beside.reply_options(queue))
+                replies = said(queue, **beside.reply_options(queue))
                 queues.setdefault(name + REPLIES_SUFFIX, replies)
             if queue.delays:
-                queues.setdefault(name + DELAYED_SUFFIX, _said(queue, **beside.tier_options(queue)))
-                moved = _resolved(beside.mover(self.name, name), self)
+                queues.setdefault(name + DELAYED_SUFFIX, said(queue, **beside.tier_options(queue)))
+                moved = resolved(beside.mover(self.name, name), self)
                 groups.setdefault(name + DELAYED_SUFFIX, moved)
         self.__dict__["queues"] = queues
         self.__dict__["groups"] = groups
@@ -309,6 +313,13 @@ class PxrsConfig(QueueOptions, GroupOptions, ReplicationOptions):
         """Everything that holds for one group. Raises NotFound with the nearest name."""
         return _found("group", name, self.groups)
 
+    def queues_of(self, group: str) -> list[str]:
+        """The queue that a group works, and those that it puts something into."""
+        made = self.groups[group]
+        gaps = f"{made.queue}{beside.GAPS_INFIX}{group}"
+        names = (made.queue, made.dead_letter_queue, made.quarantine_queue, gaps)
+        return [name for name in names if name is not None and name in self.queues]
+
     def full_name(self, name: str) -> str:
         """The name of a queue or group with the topology's prefix before it."""
         return f"{self.prefix}.{name}" if self.prefix else name
@@ -362,35 +373,6 @@ class PxrsConfig(QueueOptions, GroupOptions, ReplicationOptions):
 
 def _names(table: Any) -> list[str]:
     return list(table) if isinstance(table, Mapping) else []
-
-
-def _with(options: Resolved, **values: Any) -> Resolved:
-    """A checked configuration with other (checked) values, still knowing what was said itself."""
-    every = {name: getattr(options, name) for name in type(options).model_fields}
-    return type(options).model_construct(
-        _fields_set=set(options.model_fields_set), **{**every, **values}
-    )
-
-
-def _said(options: Resolved, **values: Any) -> Resolved:
-    """As `_with`, and the values count as said: no topology's option goes before them."""
-    made = _with(options, **values)
-    made.model_fields_set.update(values)
-    return made
-
-
-def _resolved(options: Resolved, topology: Options, **others: Any) -> Resolved:
-    shared = {
-        name: getattr(topology, name)
-        for name in type(options).model_fields
-        if name in type(topology).model_fields
-    }
-    unsaid = {
-        name: value
-        for name, value in {**shared, **others}.items()
-        if name not in options.model_fields_set
-    }
-    return _with(options, **unsaid)
 
 
 def _found(kind: str, name: str, known: Mapping[str, Resolved]) -> Resolved:

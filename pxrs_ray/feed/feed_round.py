@@ -61,3 +61,20 @@ class FeedRound:
         for number, deadline_ms in self._deadlines_ms.items():
             if now_ms > deadline_ms:
                 raise FetchFailed(f"{self._locations[number]} did not give a partition in time")
+
+
+class FirstFailure:
+    """What a round raises of which each partition answers for itself: the first error that any has
+    met, when all are over. The others go on: what they append need not be appended again."""
+
+    def __init__(self) -> None:
+        self._met: Exception | None = None
+
+    def met(self, error: Exception) -> None:
+        """A partition answers with this error."""
+        self._met = self._met or error
+
+    def over(self) -> None:
+        """All are over. Raises what was met first."""
+        if self._met is not None:
+            raise self._met

@@ -10,7 +10,7 @@ clock: it says the next step, and is sent what came of it, or thrown what refuse
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import field
 from typing import Any, TypeAlias
 
@@ -174,6 +174,14 @@ def route(
         yield from marks.tell_done(done)
     counts = tuple(framer.counts.tolist())
     return RoutedRows(work.number, framer.rows, framer.payload_bytes, counts, added, repeated)
+
+
+def route_at_hand(
+    work: SparkPartition, read: Callable[[], Iterable[pa.RecordBatch]], told: KnownProgress
+) -> Generator[FeedStep, Any, RoutedRows]:
+    """As `route`, of rows that can be read twice: all is looked at before anything is appended."""
+    yield from check(work, read(), told)
+    return (yield from route(work, read(), told, checked=True))
 
 
 def _batch_too_large(number: int) -> UsageError:

@@ -103,6 +103,10 @@ class AppendCall:
         else:
             self._refuse()
 
+    def refuse(self) -> None:
+        """Nothing is appended: another process is the writer of these logs now."""
+        self._refuse()
+
     def _refuse(self) -> None:
         """Nobody may acknowledge what is still to do; it is worth another try."""
         for at in self._todo:

@@ -4,7 +4,7 @@ Rules of this file. Done offsets are kept as runs; below `low` everything is don
 and numbers in base-32 digits with a continuation bit, one character for a number below 32: lengths
 that alternate between not done and done, from `low` on. Failed attempts follow after a `;`: pairs
 of (distance from the former offset, attempts). Printable ASCII, no spaces. An empty map is written
-as ''.
+as ''. What does not fit is in a log, and the text says where: see `pxrs_ray.processing.gap_map`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from pxrs_ray.errors import StoreCorrupted
-from pxrs_ray.model import Offset
+from pxrs_ray.late_dataclass import dataclass
+from pxrs_ray.model import Epoch, Offset
 from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 
 VERSION = "1:"
 # The same, and behind it what `pxrs_ray.processing.suspects` knows.
 VERSION_WITH_SUSPECTS = "2:"
+# The same, and behind it which records of the log beside the partition hold more.
+VERSION_WITH_LOG = "3:"
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-"
 _VALUE = {digit: value for value, digit in enumerate(DIGITS)}
 
@@ -48,6 +51,31 @@ def numbers(text: str) -> Iterator[int]:
             number, shift = 0, 0
     if shift:
         raise StoreCorrupted("a gap map ends in the middle of a number")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedGaps:
+    """The records of a gap log that a row names: those of `epoch` from `base` to, not including,
+    `end`. They say of nothing at `high` or above that it is done."""
+
+    epoch: Epoch
+    base: Offset
+    end: Offset
+    high: Offset
+
+    def encode(self, low: Offset) -> str:
+        """As digits, in a row with the checkpoint `low`."""
+        fields = (self.epoch, self.base, self.end - self.base, max(0, self.high - low))
+        return "".join(written(number) for number in fields)
+
+    @classmethod
+    def decode(cls, low: Offset, text: str) -> NamedGaps:
+        """Read what `encode` wrote. Raises StoreCorrupted."""
+        found = list(numbers(text))
+        if len(found) != 4:
+            raise StoreCorrupted(f"a row names its gap log by {len(found)} numbers: there are 4")
+        epoch, base, count, above = found
+        return cls(epoch, base, base + count, low + above)
 
 
 class DoneRanges:
@@ -100,6 +128,16 @@ class DoneRanges:
             self._low = self._ends[0]
             del self._starts[0], self._ends[0]
 
+    def rise(self, low: Offset) -> None:
+        """Everything below `low` is done."""
+        self.add(self._low, low)
+
+    def copy(self) -> DoneRanges:
+        """The same, apart from it."""
+        other = DoneRanges(self._low)
+        other._starts, other._ends = list(self._starts), list(self._ends)
+        return other
+
     def add_each(self, offsets: list[Offset]) -> None:
         """All of `offsets`, of which no two are the same, are done; the list is sorted."""
         if not offsets:
@@ -151,10 +189,11 @@ class DoneRanges:
         gaps = cls(low)
         if not text:
             return gaps, {}
-        if text.startswith(VERSION_WITH_SUSPECTS):
-            if text.count(";") != 3:
+        semicolons = {VERSION_WITH_SUSPECTS: 3, VERSION_WITH_LOG: 4}.get(text[:2])
+        if semicolons is not None:
+            if text.count(";") != semicolons:
                 raise StoreCorrupted(f"the detail {text[:20]!r} has not all of its parts")
-            done, failed, *_ = text.removeprefix(VERSION_WITH_SUSPECTS).split(";")
+            done, failed, *_ = text[2:].split(";")
         elif text.startswith(VERSION):
             done, _, failed = text.removeprefix(VERSION).partition(";")
         else:
@@ -174,9 +213,18 @@ class DoneRanges:
 def done_to(checkpoint: Offset, detail: str) -> Offset:
     """The offset behind the highest one that a row says is done, however it was written down."""
     try:
-        return DoneRanges.decode(checkpoint, detail)[0].high
+        high = DoneRanges.decode(checkpoint, detail)[0].high
+        named = named_in(checkpoint, detail)
+        return high if named is None else max(high, named.high)
     except StoreCorrupted:  # of a newer version, or damaged: who works on it says so
         return checkpoint
+
+
+def named_in(checkpoint: Offset, detail: str) -> NamedGaps | None:
+    """Which records of the gap log a row names. Raises StoreCorrupted."""
+    if not detail.startswith(VERSION_WITH_LOG):
+        return None
+    return NamedGaps.decode(checkpoint, detail.rsplit(";", 1)[1])
 
 
 def _pairs(text: str) -> Iterator[tuple[int, int]]:

@@ -4,23 +4,25 @@ Rules of this file. Every key is a lane, worked one message at a time; a message
 lane of its own. The checkpoint is the lowest offset that is not done; the gap map keeps what is
 done above it. A message that fails holds up its own lane only, with growing pauses, until the
 failure policy takes it; under QUARANTINE its key is parked, with all later messages of it. Lanes
-take turns fairly between tenants. When the gap map might not fit into a row's detail any more, only
-the lowest offset may begin, until it fits again.
+take turns fairly between tenants. When the gap map might not fit into a row's detail any more, and
+no gap log takes it, only the lowest offset may begin, until it fits again.
 
 What is done is noted run by run, not message by message: `_noted` is what reads the gap map.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
 from pxrs_ray.errors import ConfigError
 from pxrs_ray.late_dataclass import dataclass
-from pxrs_ray.model import Offset, Progress
-from pxrs_ray.processing.done_ranges import DoneRanges, written
+from pxrs_ray.model import Epoch, Offset, Progress
+from pxrs_ray.processing.done_ranges import DoneRanges, NamedGaps, written
 from pxrs_ray.processing.fair_queue import ArrivalQueue, FairQueue
+from pxrs_ray.processing.gap_map import GapMap, GapRecord
+from pxrs_ray.processing.key_lane import KeyLane
 from pxrs_ray.processing.retry_rules import (
     Deferred,
     FailurePolicy,
@@ -30,7 +32,7 @@ from pxrs_ray.processing.retry_rules import (
     backoff,
 )
 from pxrs_ray.processing.scheduler import Item, Task, Work
-from pxrs_ray.processing.suspects import Suspect, decode_detail, encode_detail
+from pxrs_ray.processing.suspects import Suspect
 from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 
 # How far, in offsets, the work may run ahead of the lowest message that is not done.
@@ -51,6 +53,7 @@ class LaneRules:
     lookahead_bytes: int
     weights: Mapping[str, float]
     fair: bool
+    gap_log: bool
     detail_chars: int = DETAIL_CHARS_MAX
     window: int = WINDOW_RECORDS_MAX
 
@@ -64,54 +67,36 @@ class LaneRules:
         return self.fair or bool(self.weights)
 
 
-@dataclass(eq=False, slots=True)
-class _Lane:
-    """The messages of one key that are not done, from `first` to `last`: there is one at least."""
-
-    name: Hashable
-    tenant: str
-    first: Item
-    last: Item
-    work: Work = Work.HANDLE
-    busy: bool = False
-    ready: bool = False
-    trouble: int = 0
-
-    def items(self, most: int) -> tuple[Item, ...]:
-        """So many of its messages, in order."""
-        found = [self.first]
-        while len(found) < most and (behind := found[-1].behind) is not None:
-            found.append(behind)
-        return tuple(found)
-
-
 class KeyLanes:
     """See the rules at the head of this file, and `WorkScheduler` for the contract."""
 
     def __init__(self, progress: Progress, rules: LaneRules) -> None:
         self._rules = rules
-        self._gaps, self._failing, self._suspicion = decode_detail(
-            progress.checkpoint, progress.detail
-        )
-        if progress.attempts and not self._failing:
-            self._failing[progress.checkpoint] = progress.attempts
-        # Behind this offset nothing is known of any message.
-        self._known_end = max(self._gaps.high, self._suspicion.end, *(o + 1 for o in self._failing))
+        self._map = GapMap(progress, rules.detail_chars, has_log=rules.gap_log)
+        self._suspicion = self._map.suspicion_at_first
+        if progress.attempts and not self._map.failing:
+            self._map.has_failed(progress.checkpoint, progress.attempts)
+        self._known_end = self._known_to()
         self._end = progress.checkpoint
-        self._pending: dict[Offset, _Lane] = {}
+        self._pending: dict[Offset, KeyLane] = {}
         self._bytes = 0
-        self._lanes: dict[Hashable, _Lane] = {}
+        self._lanes: dict[Hashable, KeyLane] = {}
         # The offsets of lanes' first messages; one that has begun by another way is passed over.
         self._ready: FairQueue[Offset] | ArrivalQueue = (
             FairQueue(rules.weights) if rules.shared else ArrivalQueue()
         )
-        self._pausing: list[tuple[int, Offset, _Lane]] = []
+        self._pausing: list[tuple[int, Offset, KeyLane]] = []
         self._running: set[Task] = set()
         self._running_items = 0
         self._done: list[Offset] = []
         self._chars: int | None = None
         self._stopped_by: Item | None = None
         self.parked: set[bytes] = set()
+
+    def _known_to(self) -> Offset:
+        """Behind this offset nothing is known of any message."""
+        failed = (offset + 1 for offset in self._map.failing)
+        return max(self._map.done.high, self._suspicion.end, *failed)
 
     # --- what comes in ----------------------------------------------------------------------------
 
@@ -122,9 +107,9 @@ class KeyLanes:
             assert offset >= self._end, "offers come in the order of offsets"
             self._end = offset + 1
             if offset < self._known_end:
-                if offset in self._gaps:
+                if offset in self._map.done:
                     continue
-                item.attempts = self._failing.get(offset, 0)
+                item.attempts = self._map.failing.get(offset, 0)
                 item.suspect = self._suspicion.of(offset) if self._suspicion else None
             self._line_up(item)
 
@@ -138,16 +123,17 @@ class KeyLanes:
             lane.last = item
             self._pending[item.offset] = lane
             return
-        lane = self._lanes[name] = self._pending[item.offset] = _Lane(name, item.tenant, item, item)
+        lane = self._lanes[name] = self._pending[item.offset] = KeyLane(
+            name, item.tenant, item, item
+        )
         if item.key in self.parked:
             lane.work = Work.PARK
         self._make_ready(lane)
 
     def skip(self, to: Offset) -> None:
         """The log has nothing before `to` that was not offered."""
-        gaps = self._noted()
-        gaps.add(self._end, to)
-        self._failing = {o: n for o, n in self._failing.items() if o not in gaps}
+        self._noted()
+        self._map.pass_to(self._end, to)
         self._chars = None
         self._end = max(self._end, to)
 
@@ -208,30 +194,31 @@ class KeyLanes:
         It is looked up only where an upper bound of it does not fit.
         """
         running = (self._running_items + PARKED_AT_ONCE) * digits
-        spare = self._rules.detail_chars - _SPARE_CHARS - running
+        spare = self._map.chars_max - _SPARE_CHARS - running
         if exact:
             if self._chars is None:
-                self._chars = len(self._detail())
+                self._above_low()
+                self._chars = self._map.chars(self._suspicion)
             return spare - self._chars
-        most = (2 * len(self._gaps) + 1) * (digits - 4) + len(self._failing) * (digits - 2)
-        if self._suspicion:
-            most += len(self._suspicion.encode(self._gaps.low))
-        return spare - most
+        return spare - self._map.chars_at_most(digits - 4) - self._suspicion_chars()
 
-    def _make_ready(self, lane: _Lane) -> None:
+    def _suspicion_chars(self) -> int:
+        return len(self._suspicion.encode(self._map.done.low)) if self._suspicion else 0
+
+    def _make_ready(self, lane: KeyLane) -> None:
         item = lane.first
         if item.suspect is not None:
             self._condemn_if_doomed(lane, item, item.suspect)
         lane.ready = True
         self._ready.put(lane.tenant, item.offset, item.offset)
 
-    def _condemn_if_doomed(self, lane: _Lane, item: Item, suspect: Suspect) -> None:
+    def _condemn_if_doomed(self, lane: KeyLane, item: Item, suspect: Suspect) -> None:
         retry = self._rules.retry
         if lane.work is Work.HANDLE and suspect.is_doomed(item.attempts, retry.attempts_max):
             item.error = suspect.told()
             self._condemn(lane, item, retry.policy)
 
-    def _begin(self, lane: _Lane, now_ms: int, parked_max: int) -> Task:
+    def _begin(self, lane: KeyLane, now_ms: int, parked_max: int) -> Task:
         assert not lane.busy
         lane.ready, lane.busy = False, True
         item = lane.first
@@ -267,14 +254,14 @@ class KeyLanes:
             lane.trouble += 1
             self._pause(lane, now_ms + backoff(self._rules.retry, lane.trouble))
 
-    def _are_done(self, lane: _Lane, items: Sequence[Item]) -> None:
+    def _are_done(self, lane: KeyLane, items: Sequence[Item]) -> None:
         behind: Item | None = None
         for item in items:
             offset, behind = item.offset, item.behind
             assert lane.first is item
             del self._pending[offset]
-            if self._failing:
-                self._failing.pop(offset, None)
+            if self._map.failing:
+                self._map.has_not_failed(offset)
             if item.suspect is not None:
                 self._acquit(item)
             self._bytes -= item.size_bytes
@@ -292,9 +279,9 @@ class KeyLanes:
     def _noted(self) -> DoneRanges:
         """The gap map, with everything that is done by now."""
         if self._done:
-            self._gaps.add_each(self._done)
+            self._map.add_each(self._done)
             self._done.clear()
-        return self._gaps
+        return self._map.done
 
     def _acquit(self, item: Item) -> None:
         """Its call has ended: it is not what killed a process."""
@@ -302,13 +289,13 @@ class KeyLanes:
             item.suspect = None
             self._suspicion = self._suspicion.without(item.offset)
 
-    def _failed(self, lane: _Lane, item: Item, error: str, now_ms: int) -> None:
+    def _failed(self, lane: KeyLane, item: Item, error: str, now_ms: int) -> None:
         if isinstance(error, Deferred):
             self._pause(lane, now_ms + error.delay_ms)
             return
         item.attempts += 1
         item.error = error
-        self._failing[item.offset] = item.attempts
+        self._map.has_failed(item.offset, item.attempts)
         verdict = after_failure(self._rules.retry, item.attempts)
         if isinstance(verdict, TryAgain):
             self._pause(lane, now_ms + verdict.delay_ms)
@@ -317,7 +304,7 @@ class KeyLanes:
         if verdict is not FailurePolicy.STOP:
             self._make_ready(lane)
 
-    def _condemn(self, lane: _Lane, item: Item, policy: FailurePolicy) -> None:
+    def _condemn(self, lane: KeyLane, item: Item, policy: FailurePolicy) -> None:
         """The policy decides about an item that is not tried again."""
         if policy is FailurePolicy.STOP:
             self._stopped_by = self._stopped_by or item
@@ -328,7 +315,7 @@ class KeyLanes:
         else:
             lane.work = Work.GIVE_UP
 
-    def _pause(self, lane: _Lane, until_ms: int) -> None:
+    def _pause(self, lane: KeyLane, until_ms: int) -> None:
         heappush(self._pausing, (until_ms, lane.first.offset, lane))
 
     def expire(self, now_ms: int) -> list[Task]:
@@ -355,16 +342,48 @@ class KeyLanes:
 
     def progress(self) -> Progress:
         """Where the partition is."""
-        detail, low = self._detail(), self._gaps.low
+        self._noted()
+        low = self._above_low()
+        detail = self._map.detail(self._suspicion)
         assert len(detail) <= self._rules.detail_chars, "the gap map outgrew its row"
-        return Progress(low, self._failing.get(low, 0), detail)
+        return Progress(low, self._map.failing.get(low, 0), detail)
 
-    def _detail(self) -> str:
+    def _above_low(self) -> Offset:
+        low = self._map.done.low
+        if self._suspicion:
+            self._suspicion = self._suspicion.above(low)
+        return low
+
+    # --- the gap log ------------------------------------------------------------------------------
+
+    @property
+    def named_gaps(self) -> NamedGaps | None:
+        """Which records of the gap log are to be read before anything is offered."""
+        return self._map.named if self._map.is_unread else None
+
+    def restore_gaps(self, texts: Iterable[bytes]) -> int:
+        """Take those records in, as far as they were found; answers how many were of use."""
+        assert self._end == self._map.done.low, "nothing was offered before"
+        used = self._map.restore(texts)
+        self._known_end = self._known_to()
+        return used
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the row has no room for all that is done."""
+        self.progress()
+        return self._map.is_behind
+
+    def gap_record(self, epoch: Epoch) -> GapRecord | None:
+        """What is to be appended to the gap log now, and then told with `gaps_kept`."""
         gaps = self._noted()
-        if not self._suspicion:
-            return gaps.encode(self._failing)
-        self._suspicion = self._suspicion.above(gaps.low)
-        return encode_detail(gaps, self._failing, self._suspicion)
+        digits = len(written(max(self._end, gaps.high) - gaps.low))
+        return self._map.record(epoch, digits, self._suspicion_chars())
+
+    def gaps_kept(self, record: GapRecord, base: Offset | None) -> None:
+        """The gap log has it from `base` on; None: it does not, or nobody knows where."""
+        self._map.sent(record, base)
+        self._chars = None
 
     def redriving_ended(self) -> None:
         """What is known of re-driving that killed a process is in the quarantine's log by now."""

@@ -24,8 +24,11 @@ from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.processing.done_ranges import (
     VERSION,
+    VERSION_WITH_LOG,
     VERSION_WITH_SUSPECTS,
     DoneRanges,
+    NamedGaps,
+    named_in,
     numbers,
     written,
 )
@@ -230,12 +233,21 @@ SUSPICION: Codec[Suspicion] = register(
 )
 
 
-def encode_detail(gaps: DoneRanges, failing: Mapping[Offset, int], suspicion: Suspicion) -> str:
+def encode_detail(
+    gaps: DoneRanges,
+    failing: Mapping[Offset, int],
+    suspicion: Suspicion,
+    named: NamedGaps | None = None,
+) -> str:
     """What a row's detail says. What does not fit of the suspicion is left out, oldest first."""
     plain = gaps.encode(failing)
+    done, _, failed = plain.removeprefix(VERSION).partition(";")
+    version, log = VERSION_WITH_SUSPECTS, ""
+    if named is not None:
+        version, log = VERSION_WITH_LOG, ";" + named.encode(gaps.low)
+        plain = f"{version}{done};{failed};{NOBODY.encode(gaps.low)}{log}"
     while suspicion:
-        done, _, failed = plain.removeprefix(VERSION).partition(";")
-        told = f"{VERSION_WITH_SUSPECTS}{done};{failed};{suspicion.encode(gaps.low)}"
+        told = f"{version}{done};{failed};{suspicion.encode(gaps.low)}{log}"
         if len(told) <= DETAIL_CHARS_MAX:
             return told
         if not suspicion.suspects:
@@ -247,11 +259,13 @@ def encode_detail(gaps: DoneRanges, failing: Mapping[Offset, int], suspicion: Su
 
 
 def decode_detail(low: Offset, text: str) -> tuple[DoneRanges, dict[Offset, int], Suspicion]:
-    """Read what `encode_detail` wrote for the checkpoint `low`. Raises StoreCorrupted."""
+    """Read what `encode_detail` wrote for the checkpoint `low`; which records it names, `named_in`
+    says. Raises StoreCorrupted."""
     gaps, failing = DoneRanges.decode(low, text)
-    if not text.startswith(VERSION_WITH_SUSPECTS):
+    if not text.startswith((VERSION_WITH_SUSPECTS, VERSION_WITH_LOG)):
         return gaps, failing, NOBODY
-    return gaps, failing, Suspicion.decode(low, text.split(";", 2)[2])
+    suspects = ";".join(text.split(";")[2:4])
+    return gaps, failing, Suspicion.decode(low, suspects)
 
 
 def blame(
@@ -264,6 +278,7 @@ def blame(
     """
     try:
         gaps, failing, suspicion = decode_detail(checkpoint, detail)
+        named = named_in(checkpoint, detail)
     except StoreCorrupted:
         return detail  # it is not ours: whoever wrote it may read it
     step = ISOLATED_FROM if death.by_itself else 1
@@ -290,7 +305,8 @@ def blame(
             before = failing.get(first, attempts if first == checkpoint else 0)
             failing[first] = before + 1
     kept = _worst(list(suspects.values()))
-    told = encode_detail(gaps, failing, Suspicion(tuple(kept), tuple(redriven[-REDRIVEN_MAX:])))
+    found = Suspicion(tuple(kept), tuple(redriven[-REDRIVEN_MAX:]))
+    told = encode_detail(gaps, failing, found, named)
     return told if len(told) <= DETAIL_CHARS_MAX else detail
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import field
 
 from pxrs_ray.late_dataclass import dataclass
+from pxrs_ray.log.replica_log import ReplicaLog
 from pxrs_ray.model import Offset
 from pxrs_ray.replication.epoch_table import EpochTable
 from pxrs_ray.replication.peer_messages import Follower, LogKey
@@ -30,6 +31,11 @@ class LedLog:
         self.first = self.start = 0
         # Where it ended, and when.
         self.marks: deque[tuple[Offset, int]] = deque()
+
+    def differs(self, log: ReplicaLog) -> bool:
+        """Whether the log has grown, was shortened, or has more synced, than is known here."""
+        known = self.first, self.start, self.end, self.synced
+        return known != (log.first_offset, log.start_offset, log.end_offset, log.durable_offset)
 
     def mark(self, now_ms: int, lag_max_ms: int) -> None:
         """Note where the log ends now; forget what an older mark than is needed says."""

@@ -9,7 +9,7 @@ catch up first. Where nobody may be elected the slot waits; only an operator giv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from pxrs_ray.errors import UsageError
@@ -61,11 +61,13 @@ class ReplicaSeen:
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """What a leader asks for: this in-sync set instead of the one of `version`."""
+    """What a leader asks for: this in-sync set instead of the one of `version`. `lives` are the
+    processes that it has seen catch up, of those that are new, as their disks count them."""
 
     epoch: LeaderEpoch
     version: int
     isr: tuple[InSync, ...]
+    lives: tuple[tuple[Disk, int], ...] = ()
 
 
 def first_placement(replicas: tuple[Disk, ...], seen: Mapping[Disk, ReplicaSeen]) -> Placement:
@@ -94,6 +96,15 @@ def elect(
         return None
     # Whoever led last may have begun to lead in a process that is gone: any other is as good.
     chosen = next((m for m in able if m.disk != placement.leader), able[0])
+    return _led_by(chosen, placement, seen, able)
+
+
+def _led_by(
+    chosen: InSync,
+    placement: Placement,
+    seen: Mapping[Disk, ReplicaSeen],
+    able: Collection[InSync],
+) -> Placement:
     return replace(
         placement,
         isr=tuple(InSync(m.disk, seen[m.disk].boot) if m in able else m for m in placement.isr),
@@ -102,6 +113,22 @@ def elect(
         epoch=placement.epoch + 1,
         version=placement.version + 1,
     )
+
+
+def hand_over(
+    placement: Placement, disk: Disk, seen: Mapping[Disk, ReplicaSeen], synced_only: bool
+) -> Placement | None:
+    """The placement under this disk, though another one may lead that lives; None where it must
+    not, or leads already.
+
+    Whoever led acknowledges nothing from then on, whether it hears of it or not: for that, all in
+    sync would have to take what it sends, and one of them goes by a higher epoch.
+    """
+    member = placement.in_sync(disk)
+    if member is None or disk == placement.leader or not _may_lead(member, seen, synced_only):
+        return None
+    able = [each for each in placement.isr if _may_lead(each, seen, synced_only)]
+    return _led_by(member, placement, seen, able)
 
 
 def _may_lead(member: InSync, seen: Mapping[Disk, ReplicaSeen], synced_only: bool) -> bool:
@@ -135,18 +162,22 @@ def change_isr(
 ) -> Placement | None:
     """The placement with another in-sync set; None: refused, for what the leader knew is over.
 
-    A disk that is let in must live in the very boot that the leader has seen catch up: the question
-    may be older than the last start of its machine.
+    A disk that is let in must live in the very process, and boot, that the leader has seen catch
+    up: the question may be older than that process, which may have lost a log since (KIP-903).
     """
     if (asked.epoch, asked.version) != (placement.epoch, placement.version):
         return None
     disks = [member.disk for member in asked.isr]
     if placement.leader not in disks or not set(disks) <= set(placement.replicas):
         return None
+    lives = dict(asked.lives)
     for member in asked.isr:
+        if member in placement.isr:
+            continue
         found = seen.get(member.disk)
-        is_new = member not in placement.isr
-        if is_new and (found is None or found.boot != member.boot or not found.whole):
+        if found is None or found.boot != member.boot or not found.whole:
+            return None
+        if found.life != lives.get(member.disk):
             return None
     return replace(placement, isr=asked.isr, version=placement.version + 1)
 
@@ -164,7 +195,7 @@ def accept_loss(placement: Placement, disk: Disk, seen: ReplicaSeen) -> Placemen
 
 
 def with_replicas(placement: Placement, replicas: tuple[Disk, ...]) -> Placement:
-    """The placement on other disks; one that is new has to catch up.
+    """The placement on other disks; one that is new has to catch up, however often it was here.
 
     The leader stays: a slot that is to leave its leader's disk elects another one first. Raises
     UsageError where no replica in sync would be left.

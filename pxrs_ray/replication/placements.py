@@ -31,6 +31,7 @@ from pxrs_ray.replication.placement import (
     change_isr,
     elect,
     first_placement,
+    hand_over,
     waits_for,
     with_replicas,
 )
@@ -41,10 +42,12 @@ FORM = 1
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """The document. What a newer version of the code wrote has a higher `form`."""
+    """The document. What a newer version of the code wrote has a higher `form`. `away_ms`: for how
+    long disks that are away have been so, as far as coordinators have counted."""
 
     form: int = FORM
     slots: dict[Slot, Placement] = field(default_factory=dict)
+    away_ms: dict[Disk, int] = field(default_factory=dict)
 
 
 PLACEMENTS = json_codec("registry: placements", Placements)
@@ -97,8 +100,10 @@ class SlotPlacements:
         self._rules = rules
         self._began_ms = now_ms
         self._seen: dict[tuple[Slot, Disk], tuple[int, ReplicaSeen]] = {}
+        self._dismissed_ms: dict[tuple[Slot, Disk], int] = {}
         # The newest of a kind counts: who is not answered in time says it again.
         self._wanted: dict[tuple[Slot, str], PlacementChange] = {}
+        self._away_ms = dict(found.away_ms)
         self._writing: Placements | None = None
         self._effects: deque[PlacementEffect] = deque()
 
@@ -114,6 +119,8 @@ class SlotPlacements:
         A later process there is not forgotten for what an earlier one has answered.
         """
         known = self._seen.get((slot, disk))
+        if asked_ms <= self._dismissed_ms.get((slot, disk), -1):
+            return
         if known is None or known[0] <= asked_ms:
             self._seen[slot, disk] = asked_ms, seen
             self.look(now_ms)
@@ -124,6 +131,12 @@ class SlotPlacements:
         if known is not None and known[1].life == life:
             del self._seen[slot, disk]
             self.look(now_ms)
+
+    def dismissed(self, slot: Slot, disk: Disk, now_ms: int) -> None:
+        """The process of a disk that is no replica is told so: what it answers to an earlier look
+        does not count. It may have dropped its logs since."""
+        self._seen.pop((slot, disk), None)
+        self._dismissed_ms[slot, disk] = now_ms
 
     def living(self, slot: Slot, now_ms: int) -> dict[Disk, ReplicaSeen]:
         """The replicas of a slot that were heard of lately."""
@@ -154,6 +167,30 @@ class SlotPlacements:
             return {}
         return waits_for(placement, living, self._rules.synced_only)
 
+    def followers(self, slot: Slot) -> dict[Disk, bool] | None:
+        """Who leads nothing of a slot, and whether it may lead next: what is made must be on such
+        ones, and nobody waits for others. None while the slot is not placed."""
+        placement = self.placements.slots.get(slot)
+        if placement is None:
+            return None
+        followers = (disk for disk in placement.replicas if disk != placement.leader)
+        return {disk: placement.in_sync(disk) is not None for disk in followers}
+
+    def heir(self, slot: Slot, now_ms: int) -> Disk:
+        """Whose logs a slot goes on with where its loss is accepted: one that is in sync first.
+
+        Raises UsageError where there is no loss to be accepted, or no replica that lives.
+        """
+        placement = self.placements.slots.get(slot)
+        if placement is None or not self.waits(slot, now_ms):
+            raise UsageError(f"buffer {slot} has a leader, and nothing of it is to be given up")
+        living = self.living(slot, now_ms)
+        able = [disk for disk in placement.replicas if disk in living]
+        able.sort(key=lambda disk: placement.in_sync(disk) is None)
+        if not able:
+            raise UsageError(f"no replica of buffer {slot} lives: bring one of its hosts back")
+        return able[0]
+
     # --- what is to change ------------------------------------------------------------------------
 
     def look(self, now_ms: int) -> None:
@@ -170,8 +207,9 @@ class SlotPlacements:
             if self._has_heard(slot, placement, now_ms):
                 elected = elect(placement, self.living(slot, now_ms), self._rules.synced_only)
                 slots[slot] = elected or placement
-        if slots != self.placements.slots:
-            self._writing = replace(self.placements, slots=slots)
+        wanted_all = replace(self.placements, slots=slots, away_ms=self._away_ms)
+        if wanted_all != self.placements:
+            self._writing = wanted_all
             self._effects.append(KeepPlacements(self._writing))
 
     def begin(self, slot: Slot, replicas: tuple[Disk, ...], now_ms: int) -> None:
@@ -192,13 +230,29 @@ class SlotPlacements:
         if slot not in self._changing() and slot in self.placements.slots:
             self._effects.append(TellReplicas(slot, self.placements.slots[slot]))
 
-    def replace_disk(self, slot: Slot, old: Disk, new: Disk, now_ms: int) -> None:
-        """A disk does not come back: another one takes its place, and has to catch up.
+    def hand_over(self, slot: Slot, disk: Disk, now_ms: int) -> None:
+        """Have this replica lead, though another may live that does; nothing, where it must not."""
+        synced_only = self._rules.synced_only
+        self._wanted[slot, "leader"] = lambda now, seen: (
+            now and hand_over(now, disk, seen, synced_only)
+        )
+        self.look(now_ms)
 
-        Nothing is done while the disk leads the slot, or has all that is left of it; to be said
-        again until it is done.
+    def change_disks(
+        self, slot: Slot, version: int, replicas: tuple[Disk, ...], now_ms: int
+    ) -> None:
+        """Have a slot on these disks instead of those of that `version`. One that is new has to
+        catch up.
+
+        Nothing is done where the placement has changed since, where its leader, or all that is in
+        sync, would go; to be said again until it is done.
         """
-        self._wanted[slot, f"replace {old}"] = lambda now, _: now and _swapped(old, new, now)
+        self._wanted[slot, "disks"] = lambda now, _: now and _on_disks(now, version, replicas)
+        self.look(now_ms)
+
+    def note_away(self, away_ms: Mapping[Disk, int], now_ms: int) -> None:
+        """Have it durable for how long disks have been away, by what was counted."""
+        self._away_ms = dict(away_ms)
         self.look(now_ms)
 
     def accept_loss(self, slot: Slot, disk: Disk, now_ms: int) -> None:
@@ -237,12 +291,10 @@ def _first(replicas: tuple[Disk, ...], seen: Living) -> Placement | None:
     return first_placement(replicas, seen) if all(disk in seen for disk in replicas) else None
 
 
-def _swapped(old: Disk, new: Disk, placement: Placement) -> Placement | None:
-    if old not in placement.replicas or new in placement.replicas:
+def _on_disks(placement: Placement, version: int, replicas: tuple[Disk, ...]) -> Placement | None:
+    if placement.version != version or len(set(replicas)) < len(replicas):
         return None
     try:
-        return with_replicas(
-            placement, tuple(new if disk == old else disk for disk in placement.replicas)
-        )
+        return with_replicas(placement, replicas)
     except UsageError:
         return None

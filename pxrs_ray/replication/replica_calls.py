@@ -32,7 +32,9 @@ class ReplicaTold:
     `placement` stands in the registry; None while the slot has none. `absent` are the replicas that
     are away, None while that is not known. `peers` are the handles of the others' processes.
     `queues` are those whose logs the slot has, by name, with their ids. Under `settled` the leader
-    knows of every group what it has to know: it serves. The question may be held for `hold_ms`.
+    knows of every group what it has to know: it serves. The question may be held for `hold_ms`; it
+    was asked at `asked_ms`, by the coordinator's steady clock. `min_isr` is what the topology's
+    configuration says now.
     """
 
     generation: Generation
@@ -42,6 +44,8 @@ class ReplicaTold:
     queues: Mapping[str, str] = field(default_factory=dict)
     settled: LeaderEpoch = 0
     hold_ms: int = 0
+    asked_ms: int = 0
+    min_isr: int = 1
 
 
 @dataclass(frozen=True, slots=True)

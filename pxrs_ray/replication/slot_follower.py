@@ -109,6 +109,11 @@ class SlotFollower:
         for key in self.logs:
             self._ask(key, now_ms)
 
+    def ask_anew(self, now_ms: int) -> None:
+        """Whoever leads may not know this follower any more."""
+        for key in self.logs:
+            self._ask(key, now_ms)
+
     def opened(self, key: LogKey, log: FollowedLog, now_ms: int) -> None:
         """The slot has one more log."""
         self.logs[key] = log

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from pxrs_ray.model import Offset
 from pxrs_ray.replication.leader_effects import (
@@ -91,6 +92,12 @@ class SlotLeader:
     def takes(self) -> bool:
         """Whether enough replicas are in sync for an append to be acknowledged."""
         return not self.ended and len(self.placement.isr) >= self._settings.min_isr
+
+    def needs(self, min_isr: int) -> None:
+        """From now on so many replicas must be in sync for an append to be acknowledged."""
+        self._settings = replace(self._settings, min_isr=min_isr)
+        for key in self.logs:
+            self._advance(key)
 
     def appended(self, key: LogKey, end: Offset, synced: Offset, now_ms: int) -> None:
         """The log has grown to `end`, or more of it is synced."""
@@ -305,7 +312,10 @@ class SlotLeader:
         if changes if not self._asked else now_ms >= self._ask_again_ms:
             self._asked = tuple({*self._asked, *wanted})
             self._ask_again_ms = now_ms + self._settings.again_ms
-            change = IsrChange(self.placement.epoch, self.placement.version, tuple(wanted))
+            new = [one.disk for one in wanted if one not in self.placement.isr]
+            lives = tuple((disk, self._replicas[disk].who.life) for disk in new)
+            names = self.placement.epoch, self.placement.version
+            change = IsrChange(*names, tuple(wanted), lives)
             self._effects.append(AskIsr(change))
 
     def _is_late(self, member: InSync, now_ms: int) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.replica_log import ReplicaLog
@@ -103,7 +104,7 @@ class SlotReplica:
         """
         if placement.version < self._version:
             return
-        self._version = placement.version
+        is_newer, self._version = placement.version > self._version, placement.version
         if self.leader is not None:
             self.leader.placed(placement, now_ms)
             self._carry_out(now_ms)
@@ -115,6 +116,10 @@ class SlotReplica:
                 self._lead(placement, now_ms)
         elif placement.leader != self.who.disk:
             self._follower.follow(placement.epoch, placement.leader, now_ms)
+            if is_newer and placement.in_sync(self.who.disk) is None:
+                # It may have been let go of and placed again since: then its leader has forgotten
+                # that the logs agree.
+                self._follower.ask_anew(now_ms)
         self._carry_out(now_ms)
 
     def _lead(self, placement: Placement, now_ms: int) -> None:
@@ -127,6 +132,15 @@ class SlotReplica:
         log.begin_epoch(placement.epoch, self._wall_ms())
         ends = log.end_offset, log.durable_offset
         return LedLog(*ends, self._follower.logs[key].table, log.high_watermark)
+
+    def needs(self, min_isr: int, now_ms: int) -> None:
+        """So many replicas must be in sync from now on, whoever leads."""
+        if min_isr == self._settings.min_isr:
+            return
+        self._settings = replace(self._settings, min_isr=min_isr)
+        if self.leader is not None:
+            self.leader.needs(min_isr)
+            self._carry_out(now_ms)
 
     def opened(self, key: LogKey, log: ReplicaLog, now_ms: int) -> None:
         """The slot has one more log."""

@@ -24,6 +24,18 @@ DEPOSED = "led by another"
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """One replica of a buffer: where its disk is ('' while that is away), whether it has all that
+    was acknowledged, and whether it leads."""
+
+    host: str
+    node: str
+    disk: str
+    in_sync: bool
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
 class BufferStatus:
     """One buffer: its home, and its state there.
 
@@ -31,7 +43,8 @@ class BufferStatus:
     the id of the disk that its logs are on, `host` and `node` are where that disk is, or was last.
     `term` and `lease_left_ms` are what it serves under; without a lease (0) nobody can be served.
     `bytes` and `free_bytes` are what it keeps and what its disk has left, None while it does not
-    answer. `away_s` is for how long its disk has been missed.
+    answer. `away_s` is for how long its disk has been missed. `replicas` are all of it, the leader
+    first; none where it has one home.
     """
 
     buffer: int
@@ -45,11 +58,18 @@ class BufferStatus:
     bytes: int | None = None
     free_bytes: int | None = None
     away_s: float | None = None
+    replicas: tuple[ReplicaStatus, ...] = ()
 
     @property
     def text(self) -> str:
         """Its state in words."""
         return self.told or self.state
+
+    @property
+    def other_hosts(self) -> str:
+        """Where else it has replicas, as people read it."""
+        others = [one for one in self.replicas if not one.leads]
+        return ", ".join(f"{r.host or 'away'}{'' if r.in_sync else ' (behind)'}" for r in others)
 
     @property
     def short_node(self) -> str:

@@ -100,8 +100,12 @@ def _told(found: Sequence[Problem], topology: str) -> list[Line]:
 
 def _places(status: TopologyStatus) -> Table:
     """Where each buffer is, and how."""
+    replicated = any(place.replicas for place in status.places)
     return Table(
-        ("buffer", "host", "node", "disk", "size", "free", "term", "lease", "state"),
+        (
+            *("buffer", "host", "node", "disk", "size", "free", "term", "lease", "state"),
+            *(("replicas on",) if replicated else ()),
+        ),
         [
             (
                 place.buffer,
@@ -113,6 +117,7 @@ def _places(status: TopologyStatus) -> Table:
                 place.term,
                 span_text(place.lease_left_ms) if place.lease_left_ms else "none",
                 Line(place.text, Tone.GOOD if place.state == AT_HOME else Tone.BAD),
+                *((place.other_hosts or None,) if replicated else ()),
             )
             for place in status.places
         ],

@@ -17,7 +17,7 @@ from typing import Any
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.late_dataclass import dataclass
-from pxrs_ray.model import Epoch, PartitionId, PartitionRow
+from pxrs_ray.model import Epoch, PartitionId, PartitionRow, Slot
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.registry_witness import RECOVER
 
@@ -42,10 +42,12 @@ class AskFences(Do[Any]):
     """Ask the logs which epochs of the group they have seen: the highest by partition, 0 for one
     that has seen none. A log that cannot be asked now is missing.
 
-    With `of_all`, who goes away meanwhile is an error, and not asked later.
+    With `of_all`, who goes away meanwhile is an error, and not asked later. Of one `slot`, only its
+    logs are asked.
     """
 
     of_all: bool = False
+    slot: Slot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,10 @@ class LogWitness:
         self._queue, self._group = queue, group
         self._rows, self._accepts_loss = rows, accepts_loss
 
-    def checking(self) -> Steps[None]:
-        """Before the group goes on: halt it, or raise its epochs, where a log has seen more."""
-        seen: Mapping[PartitionId, Epoch] = yield AskFences()
+    def checking(self, slot: Slot | None = None) -> Steps[None]:
+        """Before the group goes on: halt it, or raise its epochs, where a log has seen more. Only
+        the logs of one `slot` are asked where the others have answered before."""
+        seen: Mapping[PartitionId, Epoch] = yield AskFences(slot=slot)
         behind = self._behind(seen)
         if self._accepts_loss():
             ends: Mapping[PartitionId, LogEnds] = yield AskEnds()

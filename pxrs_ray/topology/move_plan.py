@@ -32,6 +32,9 @@ ROUNDS_MAX = 8
 # moves on three hosts that shared two busy cores took 1.5, 1.7, 2.6 and 4.9 s; MOST is twice that.
 STOP_AND_START_MS = 2_000
 STOP_AND_START_MOST_MS = 10_000
+# Where another replica leads next: as long as a change of leaders took on the same hosts.
+HAND_OVER_MS = 100
+HAND_OVER_MOST_MS = 1_000
 # A busy disk, or a wire that others use, makes so many times less than is said of it.
 BUSY = 4
 NODE_CHARS_MIN = 6
@@ -229,6 +232,40 @@ def plan_leaving(
         if room is not None and size:
             free[place.node] = room - size
         homes = moved_to(homes, slot, place)
+    return Leaving(topology, "", "", tuple(moves), cannot=tuple(cannot), deadline_s=deadline_s)
+
+
+def plan_replicas(
+    topology: str,
+    leaving: Sequence[tuple[Slot, str, NodeSeen | None]],
+    kept: Mapping[Slot, Kept],
+    copy_per_s: float,
+    deadline_s: float | None,
+) -> Leaving:
+    """What it means that a replica of each of these slots leaves its host, all at once: for the
+    node that is named, or for none. The others serve meanwhile: nobody waits for a copy."""
+    moves, cannot, end_s = [], list[str](), 0.0
+    for slot, source, target in leaving:
+        has, room, expected = kept.get(slot, Kept()), None, None
+        if target is None:
+            cannot.append(
+                f"buffer {slot} has no other host for its replica: others lead, and there is one "
+                "copy less when the host goes. Add a node"
+            )
+        else:
+            room = target.free_bytes
+            cannot += _obstacles(slot, target, has.bytes, room, shared=False)
+            if has.bytes is not None:
+                copy_s, _ = _copied(has.bytes, has.written_per_s or 0.0, copy_per_s)
+                expected = Estimate(copy_s, 0, HAND_OVER_MS, HAND_OVER_MOST_MS)
+                end_s += copy_s
+        where = source, target.host if target is not None else ""
+        moves.append(HomeMove(slot, *where, has.bytes, has.written_per_s, room, expected))
+    if deadline_s is not None and end_s > deadline_s:
+        cannot.append(
+            f"about {end_s:,.0f} s of copying: the deadline is {deadline_s:,.0f} s. What is not "
+            "copied by then has one copy less"
+        )
     return Leaving(topology, "", "", tuple(moves), cannot=tuple(cannot), deadline_s=deadline_s)
 
 

@@ -1,4 +1,4 @@
-"""`spread_replicas`: on which disks the replicas of each slot are to be. Pure.
+"""`spread_replicas`: on which disks the replicas of each slot are to be; `led_home`. Pure.
 
 Rules of this file. No two replicas of a slot are on one disk, or on one host: one loss must not
 take both. The first replica of a slot is the one that leads it at first: those are spread evenly,
@@ -9,11 +9,12 @@ is left.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import Slot
-from pxrs_ray.replication.placement import Disk
+from pxrs_ray.replication.placement import Disk, Placement
+from pxrs_ray.topology.homes import Home
 from pxrs_ray.topology.node_seen import NodeSeen
 
 
@@ -50,16 +51,29 @@ def spread_replicas(
 
 
 def another_disk(
-    slot: Slot, placed: Mapping[Slot, Sequence[Disk]], lost: Disk, nodes: Sequence[NodeSeen]
+    slot: Slot,
+    placed: Mapping[Slot, Sequence[Disk]],
+    leaving: Collection[Disk],
+    nodes: Sequence[NodeSeen],
+    begun: Collection[Disk] = (),
 ) -> Disk | None:
-    """Where a slot has a replica instead of that on the disk `lost`: on a host that has none of it,
-    the one with the fewest. None where there is no such host.
+    """Where a slot has one more replica, or one instead of those that leave their disks: on a host
+    that has none of it, the one with the fewest. None where there is no such host.
 
-    `placed` are the disks of each slot.
+    `placed` are the disks of each slot. One where a process has `begun` already goes before others.
     """
-    hosts = {node.host for node in nodes if node.disk in placed[slot] and node.disk != lost}
+    stays = [disk for disk in placed[slot] if disk not in leaving]
+    hosts = {node.host for node in nodes if node.disk in stays}
     has = Counter(disk for disks in placed.values() for disk in disks)
     fit = [node for node in nodes if node.disk and not node.draining and node.host not in hosts]
     fit = [node for node in fit if node.disk not in placed[slot]]
-    best = min(fit, key=lambda n: (n.cpus <= 0, has[n.disk], n.host, n.disk), default=None)
-    return None if best is None else best.disk
+    fit.sort(key=lambda n: (n.disk not in begun, n.cpus <= 0, has[n.disk], n.host, n.disk))
+    return fit[0].disk if fit else None
+
+
+def led_home(known: Home | None, placement: Placement, node: NodeSeen) -> Home:
+    """The home of a slot that is led from this node: the leader's disk, with the leader epoch for a
+    term. `known` is the home that it had."""
+    term, disk = placement.epoch, placement.leader
+    since = known.since if known is not None and known.disk == disk else term
+    return Home(disk, node.node, node.host, term, node.boot, since=since)

@@ -16,6 +16,7 @@ from pxrs_ray.actors.buffer import local_socket
 from tests.actors.recording import Notebook
 from tests.actors.worker_bench import bench as bench
 from tests.contract.certificates import Certificates, make_certificates
+from tests.light_ray import end_log_monitor
 
 RAY_CPUS = 4
 
@@ -35,6 +36,7 @@ def ray_cluster() -> Iterator[Any]:
         configure_logging=False,
         namespace="pxrs-tests",
     )
+    end_log_monitor()
     yield context
     ray.shutdown()
 

@@ -21,6 +21,7 @@ from tests.actors.load import Load
 from tests.actors.own_cluster import on_a_cluster, working
 from tests.actors.recording import eventually
 from tests.actors.two_nodes import GROUP, nodes_of, spread
+from tests.light_ray import NODE
 
 
 def main() -> None:
@@ -45,7 +46,7 @@ def on(node: str) -> Callable[[], Any]:
 
 
 def drain(cluster: Cluster) -> dict[str, Any]:
-    second = cluster.add_node(num_cpus=2).node_id
+    second = cluster.add_node(num_cpus=2, **NODE).node_id
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     head = ray.get_runtime_context().get_node_id()
     told: dict[str, Any] = {}

@@ -42,7 +42,7 @@ def _controller(*effects: object) -> Any:
     made._lives, made._opening, made._served, made._watched = {}, set(), {}, set()
     made._decided, made._to_keep = asyncio.Event(), ""
     made._put = answers(Fails("", 0))
-    made._replace_lost = lambda *arguments: None
+    made._place_replicas = lambda: None
     return made
 
 

@@ -17,6 +17,7 @@ from pxrs_ray.actors.client.group import Group
 from pxrs_ray.actors.client.topology import Topology, deploy
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from tests.actors.recording import Notebook, Recorder
+from tests.light_ray import NODE, begin_no_workers_ahead
 
 # A node that is silent counts as dead after about two seconds; Ray usually waits for thirty.
 NOTICE = {
@@ -29,7 +30,8 @@ NOTICE = {
 
 def on_a_cluster(num_cpus: int, scene: Callable[[Cluster], dict[str, Any]]) -> None:
     """Run a scene on a cluster that has a head, and print what was seen; it is gone at the end."""
-    head = {"num_cpus": num_cpus, "include_dashboard": False, "_system_config": NOTICE}
+    begin_no_workers_ahead()
+    head = {"include_dashboard": False, "_system_config": NOTICE, **NODE, "num_cpus": num_cpus}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         told = scene(cluster)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pxrs_ray.consumer.delivery import Context, DeliveredBatch, Delivery
+from tests.grown_files import GrownFiles
 
 PAUSES_MAX = 4
 
@@ -30,6 +31,9 @@ class Note:
     attempt: int
     key: str
     payload: str
+
+
+_GROWN = GrownFiles(lambda line: Note(*json.loads(line)))
 
 
 class Notebook:
@@ -55,11 +59,7 @@ class Notebook:
         os.write(self._file, line.encode() + b"\n")
 
     def notes(self, what: str | None = "done") -> list[Note]:
-        found = [
-            Note(*json.loads(line))
-            for file in self.folder.glob("*.notes")
-            for line in file.read_text().splitlines()
-        ]
+        found = _GROWN.lines_of(self.folder.glob("*.notes"))
         return sorted(
             (note for note in found if what is None or note.what == what), key=lambda n: n.at_s
         )

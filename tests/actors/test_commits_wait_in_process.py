@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.consumer import consumer_actor as consumer_module
 from pxrs_ray.config import Ordered
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.processing import commit_wait
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
 
@@ -23,7 +23,7 @@ AWAY_S = 1.5
 def test_commits_wait_for_as_long_as_the_registry_is_away(
     world: Any, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    monkeypatch.setattr(consumer_module, "CHECKPOINT_SLOW_S", 0.3)
+    monkeypatch.setattr(commit_wait, "SLOW_S", 0.3)
     away = threading.Event()
     handled: list[int] = []
 

@@ -34,6 +34,7 @@ from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
 from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import StoreUnavailable
+from pxrs_ray.supervision import registry_calls
 from pxrs_ray.supervision.supervisor import Supervisor, problems_here
 from tests.actors import loops_of_homes, loops_of_replicas
 from tests.actors.ends import KINDS
@@ -199,14 +200,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         (drain_watch, ["LOOK_PAUSE_S"]),
         (home_controller, ["ROUND_PAUSE_S"]),
         (metrics, ["REPORT_EVERY_S"]),
-        (store_thread, ["PAUSE_MOST_S", "FRESH_S"]),
+        (registry_calls, ["PAUSE_MOST_S", "FRESH_MS"]),
         (tenant_router, ["LOOK_EVERY_S"]),
         (tenants, ["SYNC_EVERY_S"]),
         (maintenance, ["MEND_EVERY_S", "RETAIN_EVERY_S"]),
         (watchdog, ["LOOK_PAUSE_S", "ANSWER_WAIT_S"]),
     ):
         for name in names:
-            monkeypatch.setattr(module, name, 0.01)
+            monkeypatch.setattr(module, name, 0.01 if name.endswith("_S") else 0)
 
 
 async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
@@ -262,7 +263,6 @@ async def _look(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     thread = store_thread.StoreThread(lambda: SimpleNamespace(close=lambda: None))  # type: ignore[arg-type,return-value]
     await thread.open()
     thread.look_by(fails)
-    thread._answered_s = float("-inf")
     while not fails.worked.is_set():
         await thread.look(1.0)
     return thread.close

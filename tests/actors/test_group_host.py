@@ -134,14 +134,14 @@ def test_commits_wait_for_a_store_that_is_down_and_are_written_once() -> None:
         await host.submit(Join((Member("a", 1),)))
         store.down = True
         waiting = [asyncio.ensure_future(host.submit(Commit("a", 1, all_at(n)))) for n in (1, 2, 3)]
-        await until(lambda: world.thread.down_since_s)
-        assert world.thread.problem == "gone fishing" and not any(w.done() for w in waiting)
+        await until(lambda: world.thread.health.down_since_ms)
+        assert world.thread.health.problem == "gone fishing" and not any(w.done() for w in waiting)
         # Nobody is pushed out while the store is away: signs of life are answered.
         assert (await host.submit(Heartbeat("a", 1, (1, 99)))).assignment is None
         store.down, writes = False, world.thread.writes
         replies = await asyncio.gather(*waiting)
         assert all(set(reply.outcomes) == {Outcome.APPLIED} for reply in replies)
-        assert stored_checkpoints(world) == [3] * 4 and world.thread.down_since_s is None
+        assert stored_checkpoints(world) == [3] * 4 and world.thread.health.down_since_ms is None
         assert world.thread.writes - writes <= 3
 
     play(World(), scene)

@@ -12,6 +12,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
+from pxrs_ray.actors.buffer import replica_lead
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Appended, Refused
@@ -76,6 +77,25 @@ def test_below_min_isr_appends_wait_and_reads_go_on(tmp_path: Path) -> None:
     played(scene, tmp_path, min_isr=2)
 
 
+def test_an_append_that_waits_for_min_isr_goes_on_as_soon_as_there_are_as_many(
+    tmp_path: Path,
+) -> None:
+    async def scene(group: Group) -> None:
+        assert isinstance(await group.append(0), Appended)
+        follower = group.following
+        await group.kill(follower)
+        await group.until(lambda: len(group.isr()) == 1, "it leaves the set")
+        waits = asyncio.ensure_future(group.append(1, wait_ms=600_000))
+        await asyncio.sleep(0.3)
+        assert not waits.done()
+        await group.again(follower)
+        await group.until(lambda: len(group.isr()) == 2, "it is back in sync")
+        await group.until(waits.done, "the append goes on")
+        assert isinstance(await waits, Appended)
+
+    played(scene, tmp_path, min_isr=2)
+
+
 def test_another_one_leads_and_goes_on_with_all_that_was_acknowledged(tmp_path: Path) -> None:
     async def scene(group: Group) -> None:
         for round_of in range(3):
@@ -103,6 +123,55 @@ def test_a_silent_leader_is_ended_when_another_one_is_elected(tmp_path: Path) ->
         assert led in group.ended
         await group.open()
         assert await group.read() == [0]
+
+    played(scene, tmp_path)
+
+
+def test_a_leader_is_prepared_while_it_learns_and_serves_nobody_before_it_knows_what_is_safe(
+    tmp_path: Path,
+) -> None:
+    async def scene(group: Group) -> None:
+        assert isinstance(await group.append(0), Appended)
+        led, put, goes_on = group.leading, group._put, asyncio.Event()
+        written = 0
+
+        async def slow_put(name: str, text: str) -> None:
+            nonlocal written
+            written += 1
+            if written > 1:  # who leads is written; that the dead one is not in sync is not yet
+                await goes_on.wait()
+            await put(name, text)
+
+        group.controller._put = slow_put  # type: ignore[method-assign]
+        await group.kill(led)
+        await group.until(lambda: group.leading != led, "another one is prepared")
+        assert len(group.isr()) == 2 and group.serves is not None
+        leader = group.serves.buffer
+        assert leader is not None and await leader.leads(5_000) == 2
+        group.controller.settle(0, await group.grant())
+        await asyncio.sleep(0.2)
+        assert not leader._gate.is_open(), "it does not know yet what is safe"
+        goes_on.set()
+        await group.open()
+        assert await group.read() == [0]
+
+    played(scene, tmp_path)
+
+
+def test_who_waits_for_a_leader_hears_of_it_as_soon_as_it_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_lead, "LEADS_WAIT_MS_MAX", 60_000)
+
+    async def scene(group: Group) -> None:
+        leader, follower = (group.handles[d].buffer for d in (group.leading, group.following))
+        assert leader is not None and follower is not None
+        assert await leader.leads(5_000) == 1 and await follower.leads() == 0
+        waits = asyncio.ensure_future(follower.leads(60_000))
+        await asyncio.sleep(0.05)
+        assert not waits.done()
+        await group.kill(group.leading)
+        assert await waits == 2
 
     played(scene, tmp_path)
 

@@ -81,3 +81,33 @@ def test_async_handlers_reply_and_a_queue_without_replies_says_how_it_would(stag
         assert replies.ask("k", "hello", timeout_s=30).payload == b"HELLO"
     with pytest.raises(UsageError, match="replies = true"):
         topology.replies("plain")
+
+
+def test_who_polls_replies_too(stage: Stage) -> None:
+    topology = stage.deploy(queues={"q": QueueConfig(partitions=2, replies=True)})
+    group = topology.group("g", queue="q")
+    replies = topology.replies("q")
+    with group.consumer() as consumer, replies, ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(replies.ask, "k", "hello", timeout_s=30)
+        end_s = time.monotonic() + 30
+        while not asked.done() and time.monotonic() < end_s:
+            for message in consumer.poll(0.2) or ():
+                message.reply(message.payload.upper())
+        assert asked.result().payload == b"HELLO"
+
+
+def test_who_waits_hears_at_once_of_a_quarantine_and_of_a_halt(stage: Stage) -> None:
+    queue = QueueConfig(partitions=1, replies=True)
+    topology = stage.deploy(queues={"aside": queue, "halts": queue})
+    aside = {"failure_policy": "quarantine", "processing": ByKey(parallelism=4)}
+    topology.group("a", queue="aside", **aside, **QUICK).start(answer)
+    topology.group("h", queue="halts", failure_policy="stop", **QUICK).start(answer)
+    with topology.replies("aside") as replies:
+        with pytest.raises(HandlerError, match=r"in quarantine: .*cannot do that"):
+            replies.ask("k", "bad", timeout_s=60)
+        with pytest.raises(HandlerError, match="in quarantine: an earlier message of its key"):
+            replies.ask("k", "good", timeout_s=60)
+    with topology.replies("halts") as replies:
+        for payload in ("bad", "good"):
+            with pytest.raises(HandlerError, match=r"group h is halted at P0 offset 0: .*cannot"):
+                replies.ask("k", payload, timeout_s=60)

@@ -22,6 +22,7 @@ from pxrs_ray.actors.coordinator.coordinator_actor import make_coordinator
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from tests.actors.own_cluster import on_a_cluster
 from tests.actors.recording import eventually
+from tests.light_ray import NODE
 
 COUNT = 400
 WAIT_S = 60
@@ -38,7 +39,7 @@ def node_of(actor: str) -> str:
 
 
 def lose_the_coordinators_node(cluster: Cluster) -> dict[str, Any]:
-    second = cluster.add_node(num_cpus=2)
+    second = cluster.add_node(num_cpus=2, **NODE)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     told: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="pxrs-homes-") as folder:

@@ -16,6 +16,7 @@ from pxrs_ray.config import GroupConfig
 from tests.actors.load import Load
 from tests.actors.own_cluster import on_a_cluster, working
 from tests.actors.recording import eventually
+from tests.light_ray import NODE
 
 DRAIN_PREEMPTION = 2
 
@@ -47,7 +48,7 @@ def main() -> None:
 
 
 def lose_and_drain(cluster: Cluster) -> dict[str, Any]:
-    second = cluster.add_node(num_cpus=2)
+    second = cluster.add_node(num_cpus=2, **NODE)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     told: dict[str, Any] = {}
     with working("nodes", GROUP, 2, partitions=8) as found:
@@ -70,7 +71,7 @@ def lose_and_drain(cluster: Cluster) -> dict[str, Any]:
             told["node_loss_takeover_s"] = time.time() - at_s
             eventually(lambda: len(nodes_of(group)) == 4, 60)
 
-            third = cluster.add_node(num_cpus=2)
+            third = cluster.add_node(num_cpus=2, **NODE)
             group.scale(2)
             group.scale(4)
             eventually(lambda: spread(group, third.node_id), 60)

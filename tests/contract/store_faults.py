@@ -20,6 +20,9 @@ from tests.servers import Server
 
 GROUP = "faults"
 APPLIED = [Outcome.APPLIED]
+# A store that lets two claim is found in fifty rounds (test_contract_suite); `pxrs store check`
+# makes a thousand, and so do the stores that have no server.
+RACE_ROUNDS = 200
 OVERSHOOT_S = 2.5
 """What a call may take beyond its deadline: a connect to PostgreSQL waits 2 s at the least."""
 

@@ -9,6 +9,7 @@ import pytest
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.store import RegistryStore, open_store
 from pxrs_ray.testing.store_contract import StoreContract
+from tests.contract.store_faults import RACE_ROUNDS
 from tests.servers import EtcdServer
 
 pytestmark = pytest.mark.service
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.service
 
 class TestEtcdStore(StoreContract):
     server: EtcdServer
+    claim_race_rounds = RACE_ROUNDS
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod

@@ -7,6 +7,7 @@ import pytest
 from pxrs_ray.store import RegistryStore, open_store
 from pxrs_ray.testing.store_contract import StoreContract
 from tests.contract.oracle_fixture import OracleServer
+from tests.contract.store_faults import RACE_ROUNDS
 
 pytestmark = pytest.mark.service
 
@@ -20,7 +21,7 @@ class TestOracleStore(StoreContract):
         cls.server = oracle_server
         # The races in full on one engine; the other is there for its SQL.
         on_h2 = oracle_server.stand_in is not None and oracle_server.stand_in.engine == "h2"
-        cls.claim_race_rounds = 100 if on_h2 else 1_000
+        cls.claim_race_rounds = RACE_ROUNDS // 4 if on_h2 else RACE_ROUNDS
 
     def open_store(self) -> RegistryStore:
         return open_store(self.server.url, deadline_ms=20_000)

@@ -7,6 +7,7 @@ import pytest
 
 from pxrs_ray.store import RegistryStore, open_store
 from pxrs_ray.testing.store_contract import StoreContract
+from tests.contract.store_faults import RACE_ROUNDS
 from tests.servers import PostgresServer
 
 pytestmark = pytest.mark.service
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.service
 
 class TestPostgresStore(StoreContract):
     server: PostgresServer
+    claim_race_rounds = RACE_ROUNDS
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod

@@ -7,6 +7,7 @@ import redis
 
 from pxrs_ray.store import RegistryStore, open_store
 from pxrs_ray.testing.store_contract import StoreContract
+from tests.contract.store_faults import RACE_ROUNDS
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.service
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.service
 
 class TestRedisStore(StoreContract):
     server: RedisServer
+    claim_race_rounds = RACE_ROUNDS
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod

@@ -94,6 +94,39 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
     shared_cluster.mend()
 
 
+@pytest.fixture(scope="module")
+def lend_world(shared_cluster: Cluster) -> Iterator[Callable[..., World]]:
+    """Answers one world that the tests of a module have one after the other, for they leave it
+    whole: with its consumers at work, unless `started` is no. What is not whole is replaced."""
+    lent: list[World] = []
+
+    def lend(*, started: bool = True, **options: Any) -> World:
+        if lent:
+            lent[0].desk = shared_cluster.desk
+            if _is_whole(lent[0]):
+                return lent[0]
+            shared_cluster.mend()
+            lent.clear()
+        lent.append(shared_cluster.world(**options))
+        if started:
+            lent[0].start()
+            lent[0].settled()
+        return lent[0]
+
+    try:
+        yield lend
+    finally:
+        shared_cluster.mend()
+
+
+def _is_whole(world: World) -> bool:
+    try:
+        world.settled()
+    except TimeoutError:
+        return False
+    return True
+
+
 @pytest.fixture
 def bare_hosts() -> Iterator[Callable[..., Hosts]]:
     """Makes hosts without Ray, for a test that starts it itself, or needs none."""

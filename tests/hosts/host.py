@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from tests.hosts import kernel
 from tests.hosts.rack import GATEWAY, NETWORK, Rack
+from tests.light_ray import NO_WORKERS_AHEAD
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = Path(sys.executable).parent
@@ -31,8 +32,6 @@ GONE_S_MAX = 20
 OUTPUT_CHARS = 4_000
 OBJECT_STORE_BYTES = 100_000_000
 BALLAST = "ballast"
-# Ray begins no workers ahead of need: three hosts share two cores.
-LIGHT = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0"}
 
 
 class Host:
@@ -260,7 +259,7 @@ class Host:
             *(f"--object-store-memory={OBJECT_STORE_BYTES}", "--include-log-monitor=false"),
             *("--disable-usage-stats", f"--resources={json.dumps({self.name: 1000})}"),
         ]
-        given = {**LIGHT, **(environment or {})}
+        given = {**NO_WORKERS_AHEAD, **(environment or {})}
         return self.start(command, environment=given, stdout=output, stderr=subprocess.STDOUT)
 
     def stop_ray(self) -> None:

@@ -13,6 +13,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from tests.grown_files import GrownFiles
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -97,15 +99,17 @@ class Notes:
         os.write(self._file, ("\n".join(lines) + "\n").encode())
 
 
+def _fact(line: bytes) -> Fact:
+    kind, *values = json.loads(line)
+    return KINDS[kind](*values)
+
+
+_GROWN = GrownFiles(_fact)
+
+
 def read(folder: Path) -> list[Fact]:
     """Every fact that any process noted, in no particular order."""
-    found: list[Fact] = []
-    for file in sorted(folder.glob(f"*{SUFFIX}")):
-        for line in file.read_text().splitlines(keepends=True):
-            if line.endswith("\n"):
-                kind, *values = json.loads(line)
-                found.append(KINDS[kind](*values))
-    return found
+    return _GROWN.lines_of(sorted(folder.glob(f"*{SUFFIX}")))
 
 
 def of(kind: type[AnyFact], facts: Iterable[Fact]) -> list[AnyFact]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+
+import pytest
 
 from tests.hosts.conftest import Cluster
 from tests.hosts.host import PYTHON
@@ -22,6 +25,12 @@ for line in open('/proc/net/tcp').read().splitlines()[1:]:
 """
 
 
+@pytest.fixture
+def world(lend_world: Callable[..., World]) -> World:
+    """At work, with links through few ports."""
+    return lend_world(link_ports=PORTS)
+
+
 def linked(world: World, calls: int = 20) -> None:
     """Wait until calls come over links, from now on."""
     before = world.link_calls()
@@ -39,24 +48,24 @@ def judged(world: World) -> None:
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
 
 
-def test_hosts_talk_over_links_on_their_rays_address_alone(cluster: Cluster) -> None:
-    world, hosts = cluster.world(link_ports=PORTS), cluster.hosts
-    world.start()
-    world.settled()
+def test_hosts_talk_over_links_on_their_rays_address_alone(
+    world: World, shared_cluster: Cluster
+) -> None:
+    hosts = shared_cluster.hosts
     with world.load(0, 1, 2):
         linked(world, 100)
         assert world.links() >= len(hosts), "producers and consumers of each other host"
         for index, host in enumerate(hosts):
-            found = {where for where in listening(cluster, index) if 21_000 <= where[1] <= 21_010}
+            found = {
+                where for where in listening(shared_cluster, index) if 21_000 <= where[1] <= 21_010
+            }
             assert found and {address for address, _ in found} == {host.address}
     judged(world)
 
 
-def test_a_cut_link_falls_back_and_heals(cluster: Cluster) -> None:
+def test_a_cut_link_falls_back_and_heals(world: World, shared_cluster: Cluster) -> None:
     """Cut between two hosts alone: Ray's head still sees both, and nobody's lease ends."""
-    world, hosts = cluster.world(), cluster.hosts
-    world.start()
-    world.settled()
+    hosts = shared_cluster.hosts
     one, other = 1, 2
     with world.load(one, other):
         linked(world)
@@ -71,10 +80,7 @@ def test_a_cut_link_falls_back_and_heals(cluster: Cluster) -> None:
     judged(world)
 
 
-def test_a_buffer_that_is_killed_is_linked_again(cluster: Cluster) -> None:
-    world = cluster.world()
-    world.start()
-    world.settled()
+def test_a_buffer_that_is_killed_is_linked_again(world: World) -> None:
     with world.load(0, 1):
         linked(world)
         for name in [name for name in world.homes() if name.startswith("buffer/")]:
@@ -84,10 +90,7 @@ def test_a_buffer_that_is_killed_is_linked_again(cluster: Cluster) -> None:
     judged(world)
 
 
-def test_links_are_switched_off_and_on_while_messages_flow(cluster: Cluster) -> None:
-    world = cluster.world()
-    world.start()
-    world.settled()
+def test_links_are_switched_off_and_on_while_messages_flow(world: World) -> None:
     with world.load(0, 1, 2):
         linked(world)
         world.set_link_ports("off")

@@ -6,12 +6,22 @@ What was acknowledged, and what was handled, is known from the witnesses' notes 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+
+import pytest
 
 from tests.hosts.conftest import COUNT, Cluster
+from tests.hosts.test_drain_command import pxrs, told
 from tests.hosts.world import World
 
 GOES_ON_S = 30
 SYNC_S = 60
+
+
+@pytest.fixture
+def world(lend_world: Callable[..., World]) -> World:
+    """At work, with its logs on two hosts each."""
+    return lend_world(replicas=2)
 
 
 def leaders(world: World) -> dict[int, int]:
@@ -45,57 +55,6 @@ def goes_on(world: World, since_s: float) -> float:
     return time.monotonic() - since_s
 
 
-def test_killed_leaders_are_replaced_and_nothing_acknowledged_is_lost(cluster: Cluster) -> None:
-    world = cluster.world(replicas=2)
-    world.start()
-    world.settled()
-    with world.load(0, 1):
-        world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
-        for slot in range(COUNT):
-            before = world.status()["places"][slot]
-            until_in_sync(world)
-            killed_s = time.monotonic()
-            world.kill_actor(f"buffer/{slot}/{before['disk']}")
-            gone = before["disk"]
-            led_by_another = lambda: world.status()["places"][slot]["disk"] != gone  # noqa: B023,E731
-            world.until(led_by_another, GOES_ON_S, "another one leads")
-            print("killed", slot, goes_on(world, killed_s))
-        until_in_sync(world)
-        _, pid = world.kill_actor("coordinator")
-        killed_s = time.monotonic()
-        world.wait_back("coordinator", pid)
-        print("coordinator killed", goes_on(world, killed_s))
-        until_in_sync(world)
-    verdict = world.verdict()
-    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
-
-
-def test_a_whole_clusters_restart_keeps_what_was_acknowledged(cluster: Cluster) -> None:
-    world, hosts = cluster.world(replicas=2), cluster.hosts
-    world.start()
-    world.send(0, 120)
-    hosts.power_cycle()
-    world.desk = cluster.desk
-    world.deploy()
-    world.start()
-    world.send(1, 120)
-    world.shutdown()
-    world.deploy()
-    world.start()
-    world.send(2, 120)
-    verdict = world.verdict()
-    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
-
-
-def test_a_topology_with_replicas_works(cluster: Cluster) -> None:
-    world = cluster.world(replicas=2)
-    world.start()
-    with world.load(0, 1):
-        world.until(lambda: len(world.acknowledged()) > 100, GOES_ON_S, "acknowledged")
-    verdict = world.verdict()
-    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
-
-
 def test_hosts_are_lost_with_their_disks_one_after_the_other_and_nothing_acknowledged_is(
     cluster: Cluster,
 ) -> None:
@@ -119,12 +78,51 @@ def test_hosts_are_lost_with_their_disks_one_after_the_other_and_nothing_acknowl
             hosts.power_on(host.index, empty_disk=True)
 
 
-def test_a_host_that_is_cut_off_is_replaced_and_joins_again(cluster: Cluster) -> None:
-    world, hosts = cluster.world(replicas=2), cluster.hosts
-    world.start()
-    world.settled()
-    with world.load(0):
+def test_killed_leaders_are_replaced_and_nothing_acknowledged_is_lost(world: World) -> None:
+    with world.load(0, 1):
         world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
+        for slot in range(COUNT):
+            before = world.status()["places"][slot]
+            until_in_sync(world)
+            killed_s = time.monotonic()
+            world.kill_actor(f"buffer/{slot}/{before['disk']}")
+            gone = before["disk"]
+            led_by_another = lambda: world.status()["places"][slot]["disk"] != gone  # noqa: B023,E731
+            world.until(led_by_another, GOES_ON_S, "another one leads")
+            print("killed", slot, goes_on(world, killed_s))
+        until_in_sync(world)
+        _, pid = world.kill_actor("coordinator")
+        killed_s = time.monotonic()
+        world.wait_back("coordinator", pid)
+        print("coordinator killed", goes_on(world, killed_s))
+        until_in_sync(world)
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
+def test_a_whole_clusters_restart_keeps_what_was_acknowledged(
+    world: World, shared_cluster: Cluster
+) -> None:
+    world.send(0, 120)
+    shared_cluster.hosts.power_cycle()
+    world.desk = shared_cluster.desk
+    world.deploy()
+    world.start()
+    world.send(1, 120)
+    world.shutdown()
+    world.deploy()
+    world.start()
+    world.send(2, 120)
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
+def test_a_host_that_is_cut_off_is_replaced_and_joins_again(
+    world: World, shared_cluster: Cluster
+) -> None:
+    hosts, enough = shared_cluster.hosts, len(world.acknowledged()) + 60
+    with world.load(0):
+        world.until(lambda: len(world.acknowledged()) > enough, GOES_ON_S, "acknowledged")
         lost, cut_s = one_that_leads(world), time.monotonic()
         hosts.cut(lost)
         away = lambda: lost not in leaders(world).values()  # noqa: E731
@@ -133,5 +131,37 @@ def test_a_host_that_is_cut_off_is_replaced_and_joins_again(cluster: Cluster) ->
         hosts.heal()
         hosts.ray_where_missing()
         until_in_sync(world, 90)
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
+def test_a_host_with_replicas_is_drained_and_goes_with_nothing_on_it(cluster: Cluster) -> None:
+    world, hosts = cluster.world(replicas=2), cluster.hosts
+    world.start()
+    world.settled()
+    with world.load(0):
+        world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
+        until_in_sync(world)
+        status, out = pxrs(hosts[0], "restart", "buffer/0", "-t", world.name)
+        assert status == 0, out
+        restarted_s = time.monotonic()
+        print("restarted", goes_on(world, restarted_s))
+        until_in_sync(world)
+        going = one_that_leads(world)
+        address = hosts[going].address
+        plans = told(hosts[0], "plan", "--drain", address, "--deadline", "60")
+        (plan,) = [each for each in plans if each["topology"] == world.name]
+        assert plan["cannot"] == [] and len(plan["moves"]) == 2, plan
+        begun_s = time.monotonic()
+        status, out = pxrs(
+            *(hosts[0], "drain", address, "--deadline", "60", "-t", world.name), seconds=90
+        )
+        assert status == 0 and "has no consumer and no log any more" in out, out
+        print("drained", time.monotonic() - begun_s)
+        hosts.power_off(going)
+        gone_s = time.monotonic()
+        assert goes_on(world, gone_s) < 5, "nobody was led from there"
+        assert len({one["host"] for one in world.status()["places"]}) == 2
+        until_in_sync(world, 5)
     verdict = world.verdict()
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"

@@ -161,7 +161,7 @@ class World:
         return Load(self, self.hosts[host], f"p{next(self._producers)}", *options)
 
     @contextmanager
-    def load(self, *hosts: int, per_second: float = 60) -> Iterator[None]:
+    def load(self, *hosts: int, per_second: float = 30) -> Iterator[None]:
         """Producers on these hosts while the block runs; then all their answers are known."""
         every = [self.begin_load(host, f"--per-second={per_second}") for host in hosts]
         try:

@@ -55,6 +55,7 @@ KINDS = [
     "bad",
     "configure",
     "configure",
+    "terminate",
 ]
 
 
@@ -228,6 +229,8 @@ class Consumers(Process):
         for_ms = dice.choice((300, 2_000, 3_000, 6_000, 12_000))
         if kind == "die" and alive:
             dice.choice(alive).end("killed")
+        elif kind == "terminate" and alive:
+            dice.choice(alive).terminate()
         elif kind == "freeze" and alive:
             one = dice.choice(alive)
             one.stand_still()

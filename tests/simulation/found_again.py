@@ -12,15 +12,17 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.simulation.guard_runs import ROOT, WorkingCopy, simulate
+from tests.simulation.guard_runs import ROOT, RUNS_MAX, WorkingCopy, simulate
 from tests.simulation.mutations import MUTATIONS, Mutation
 
 PAGE = ROOT / "docs" / "simulation.md"
 HEAD = "| defect | guard | noticed by | runs |\n|---|---|---|---|\n"
+FOUND, SMALL = "found again", "found in small worlds"
+Rows = Mapping[str, tuple[str, int]]
 HEAD_OF_TESTS = "| defect | guard | noticed by |\n|---|---|---|\n"
 
 
@@ -77,6 +79,10 @@ FOUND_AGAIN = (
         ),
     ),
     Defect(
+        "passing trouble of a commit stopped a partition for good",
+        ("a commit waits for as long as the registry is away",),
+    ),
+    Defect(
         "a clock that was mended made the log forget producers",
         ("a clock that leaps makes no producer silent (simulated)",),
     ),
@@ -90,6 +96,58 @@ FOUND_AGAIN = (
     ),
 )
 
+SMALL_WORLDS = {
+    "homes": (
+        "from tests.simulation.homes.run import LOST, run\n"
+        "def broken(seed): return run(seed, LOST).wrong\n"
+    ),
+    "start_world.py": (
+        "from tests.simulation.start_world import Starts\n"
+        "def broken(seed): return Starts(seed).live()\n"
+    ),
+    "tenant_world.py": (
+        "from tests.simulation.tenant_world import run\ndef broken(seed): return run(seed)[0]\n"
+    ),
+    "topology_world.py": (
+        "from tests.simulation.topology_world import run\ndef broken(seed): return run(seed)[0]\n"
+    ),
+}
+"""What judges one run of a small world, by its name in `tests/simulation`."""
+
+IN_SMALL_WORLDS = (
+    (
+        Defect(
+            "a group that starts at the end began at 0 after a crash between two steps",
+            ("a group's start position is in the step that makes it",),
+        ),
+        "topology_world.py",
+    ),
+    (
+        Defect(
+            "a registry of a backup hung its groups",
+            (
+                "a log that has seen a higher epoch halts the group",
+                "an accepted registry goes on above the epochs that the logs know",
+            ),
+        ),
+        "homes",
+    ),
+    (
+        Defect(
+            "a coordinator whose start failed once stayed dead",
+            ("passing trouble of a start is tried again", "an error of a start is not kept"),
+        ),
+        "start_world.py",
+    ),
+    (
+        Defect(
+            "a tenant's move broke the order of its keys",
+            ("a silent producer of tenants is fenced before others go on",),
+        ),
+        "tenant_world.py",
+    ),
+)
+
 BY_TESTS = (
     Defect(
         "a frame in a payload made a torn tail look like damage",
@@ -97,37 +155,15 @@ BY_TESTS = (
     ),
     Defect(
         "a group that starts at the end began at 0 after a crash between two steps",
-        (
-            "a group's start position is in the step that makes it",
-            "one caller at a time makes a group",
-        ),
+        ("one caller at a time makes a group",),
     ),
     Defect(
         "producers lived by the wall clock",
         ("deadlines follow the monotonic clock",),
     ),
     Defect(
-        "a registry of a backup hung its groups",
-        (
-            "a log that has seen a higher epoch halts the group",
-            "an accepted registry goes on above the epochs that the logs know",
-        ),
-    ),
-    Defect(
-        "a coordinator whose start failed once stayed dead",
-        ("passing trouble of a start is tried again", "an error of a start is not kept"),
-    ),
-    Defect(
-        "passing trouble of a commit stopped a partition for good",
-        ("a commit waits for as long as the registry is away",),
-    ),
-    Defect(
         "a sync without a descriptor left appends without an answer",
         ("what could not be synced stays dirty",),
-    ),
-    Defect(
-        "a tenant's move broke the order of its keys",
-        ("a silent producer of tenants is fenced before others go on",),
     ),
     Defect(
         "a fact that the ledger's log compares no more was taken for the same",
@@ -161,31 +197,64 @@ def measured(guards: Sequence[Mutation]) -> dict[str, tuple[str, int]]:
     return found
 
 
-def rows_of(page: str) -> dict[str, tuple[str, int]]:
+# One seed after the other, in the copy, until a run breaks a promise: tells how many it took.
+LOOK_SMALL = """
+import sys
+for seed in range(int(sys.argv[1])):
+    if broken(seed):
+        print(seed + 1)
+        break
+"""
+
+
+def measured_small(wanted: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """The same of the small worlds: by guard, which world noticed, and after how many runs."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        copy = WorkingCopy(Path(folder) / "copy")
+        for defect, world in IN_SMALL_WORLDS:
+            for guard in defect.guards:
+                if wanted and not any(name in guard for name in wanted):
+                    continue
+                with copy.without(BY_GUARD[guard]):
+                    said = copy.run("-c", SMALL_WORLDS[world] + LOOK_SMALL, str(RUNS_MAX))
+                print(f"{guard}: {world} after {said.stdout.strip()} runs {said.stderr[-500:]}")
+                if said.stdout.strip():
+                    found[guard] = world, int(said.stdout)
+        copy.close()
+    return found
+
+
+def rows_of(page: str, table: str = FOUND) -> dict[str, tuple[str, int]]:
     """What the page says of each guard that the simulator finds."""
-    text = page.partition("<!-- found again -->")[2].partition("<!-- /found again -->")[0]
-    rows = re.findall(r"^\|[^|]*\| (.+?) \| `(\w+)` \| (\d+) \|$", text, re.MULTILINE)
+    text = page.partition(f"<!-- {table} -->")[2].partition(f"<!-- /{table} -->")[0]
+    rows = re.findall(r"^\|[^|]*\| (.+?) \| `([\w.]+)` \| (\d+) \|$", text, re.MULTILINE)
     return {guard: (checker, int(runs)) for guard, checker, runs in rows}
 
 
-def tables(found: dict[str, tuple[str, int]]) -> tuple[str, str]:
-    """The two tables of the page."""
-    simulated = HEAD
-    for defect in FOUND_AGAIN:
-        for guard in defect.guards:
-            checker, runs = found[guard]
-            simulated += f"| {defect.what} | {guard} | `{checker}` | {runs} |\n"
+def tables(found: Rows, small: Rows) -> tuple[str, str, str]:
+    """The tables of the page."""
+    by_small_worlds = [defect for defect, _ in IN_SMALL_WORLDS]
     tested = HEAD_OF_TESTS
     for defect in BY_TESTS:
         for guard in defect.guards:
             file = BY_GUARD[guard].tests[0].partition("::")[0]
             tested += f"| {defect.what} | {guard} | `{file}` |\n"
-    return simulated, tested
+    return _table(FOUND_AGAIN, found), _table(by_small_worlds, small), tested
 
 
-def rewritten(page: str, found: dict[str, tuple[str, int]]) -> str:
+def _table(defects: Sequence[Defect], found: Rows) -> str:
+    text = HEAD
+    for defect in defects:
+        for guard in defect.guards:
+            noticed_by, runs = found[guard]
+            text += f"| {defect.what} | {guard} | `{noticed_by}` | {runs} |\n"
+    return text
+
+
+def rewritten(page: str, found: Rows, small: Rows) -> str:
     """The page with tables of what was found."""
-    for name, table in zip(("found again", "by tests"), tables(found), strict=True):
+    for name, table in zip((FOUND, SMALL, "by tests"), tables(found, small), strict=True):
         before, _, rest = page.partition(f"<!-- {name} -->")
         _, _, after = rest.partition(f"<!-- /{name} -->")
         page = f"{before}<!-- {name} -->\n{table}<!-- /{name} -->{after}"
@@ -199,9 +268,10 @@ def main(arguments: Sequence[str]) -> int:
     if wanted:
         guards = [m for m in guards if any(name in m.guard for name in wanted)]
     page = PAGE.read_text()
-    new = measured(guards)
+    new, small = measured(guards), measured_small(wanted)
     if "--rewrite" in arguments:
-        PAGE.write_text(rewritten(page, {**rows_of(page), **new}))
+        known = ({**rows_of(page), **new}, {**rows_of(page, SMALL), **small})
+        PAGE.write_text(rewritten(page, *known))
     return int(len(new) < len(guards))
 
 

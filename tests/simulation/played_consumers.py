@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pxrs_ray.consumer.consumer_life import ConsumerLife
 from pxrs_ray.errors import Fenced, PxrsError
 from pxrs_ray.group.events import (
     Assignment,
     Heartbeat,
     Join,
+    Leave,
     PartitionProgress,
     Release,
     Response,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 LEASE_MS = 2_000
 BEAT_MS = LEASE_MS // 4
+HANDED_OVER_MS = 1_000
 # Whoever stood still so lately may be missed yet.
 HARMED_MS = 4 * LEASE_MS
 
@@ -59,6 +62,7 @@ class PlayedConsumer(Process):
         self.refused = cluster.bad_handler
         self._harmed_ms = self.world.now_ms
         self._seen = (0, 0)
+        self._life = ConsumerLife()
         self._end: ItsEnd | None = None
         self._came = Came()
         self._tell_up: list[Callable[[Came], None]] = []
@@ -162,7 +166,7 @@ class PlayedConsumer(Process):
 
     def begin(self, number: Incarnation, respond: Callable[[bool], None]) -> None:
         """Work as this incarnation; begun twice is begun."""
-        if not self.number:
+        if self._life.begins():
             self.number = number
             self._harmed_ms = self.world.now_ms
             if self.cluster.deadly:
@@ -179,8 +183,23 @@ class PlayedConsumer(Process):
 
     def finish(self, respond: Callable[[bool], None]) -> None:
         """Everything has been handed back."""
+        self._life.over()
         respond(True)
         self.end("finished", by_itself=True)
+
+    def terminate(self) -> None:
+        """Something on its node wants its process to end: it hands over, and ends."""
+        if not self._life.told_to_end():
+            return
+        self._harmed_ms = self.world.now_ms
+        coordinator = self.cluster.coordinator
+        leave = Leave(self.member, self.number, "its process was told to end")
+        send(self, coordinator, lambda: coordinator.receive(leave, lambda _: None))
+        self.after(HANDED_OVER_MS, self._hand_over_ends)
+
+    def _hand_over_ends(self) -> None:
+        self._life.over()
+        self.end("told to end", by_itself=True)
 
     def _beat(self) -> None:
         coordinator = self.cluster.coordinator

@@ -19,6 +19,7 @@ WORLDS = (
     "tests.simulation.link_world",
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
+    "tests.simulation.registry_world",
     "tests.simulation.replicas.group",
     "tests.simulation.scaling_world",
     "tests.simulation.start_world",
@@ -26,6 +27,7 @@ WORLDS = (
     "tests.simulation.source_world",
     "tests.simulation.topology_world",
     "tests.simulation.quarantine_world",
+    "tests.simulation.gap_world",
 )
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
@@ -44,6 +46,8 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/partition_client.py": ("data/call_tries.py",),
     "buffer/replica_host.py": ("replication/slot_replica.py", "log/disk_life.py"),
     "coordinator/replica_controller.py": ("replication/placements.py",),
+    "coordinator/replica_placing.py": ("topology/replica_moves.py", "topology/away_disks.py"),
+    "coordinator/replica_followers.py": ("replication/placements.py",),
     "buffer/server_end.py": ("data/link_room.py",),
     "buffer/serving_state.py": ("log/buffer_life.py",),
     "buffer/socket_client.py": ("data/link_plan.py",),
@@ -55,10 +59,12 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
+    "consumer/consumer_actor.py": ("consumer/consumer_life.py", "processing/commit_wait.py"),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
     "consumer/loop_callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
     "consumer/parallel_worker.py": ("processing/call_turns.py", "processing/key_ordered.py"),
+    "consumer/gap_log.py": ("processing/gap_map.py", "processing/numbered_appends.py"),
     "consumer/quarantine_log.py": ("processing/numbered_appends.py",),
     "consumer/redrive.py": ("processing/redrive.py",),
     "coordinator/autoscaler.py": ("scaling/group_scaling.py", "scaling/scaler.py"),
@@ -84,7 +90,12 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/commands.py": ("supervision/changes_under_way.py",),
     "coordinator/consumer_replicas.py": ("group/replica_count.py",),
     "coordinator/consumer_supervisor.py": ("group/replica_lives.py", "group/replica_life.py"),
+    "coordinator/coordinator.py": ("topology/coordinator_start.py", "topology/applying.py"),
     "coordinator/deletion.py": ("topology/removing.py", "topology/tombstones.py"),
+    "coordinator/group_controller.py": (
+        "topology/coordinator_start.py",
+        "topology/told_checkpoints.py",
+    ),
     "coordinator/group_creation.py": ("topology/group_making.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
@@ -95,16 +106,15 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/registry_actor.py": ("store/memory.py",),
     "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
     "coordinator/startup.py": ("supervision/start_tries.py",),
+    "coordinator/store_thread.py": (
+        "supervision/registry_calls.py",
+        "supervision/registry_watch.py",
+    ),
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
-DECIDE: Mapping[str, str] = {
-    "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
-    "coordinator/coordinator.py": "which groups are led, and when",
-    "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/store_thread.py": "when a call of the store is given up",
-}
-DECIDE_MAX = 4
+DECIDE: Mapping[str, str] = {}
+DECIDE_MAX = 0
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
@@ -113,25 +123,24 @@ CARRY = (
     "consumer/call_gate.py",  # whose limits `group/call_budget.py` judges
     "coordinator/buffer_calls.py",
     "coordinator/metrics.py",
-    "coordinator/replica_followers.py",  # it waits for what `replication/placements.py` places
 )
 
 SPARK_SHELLS: Mapping[str, tuple[str, ...]] = {
     "appender.py": ("feed/feed_calls.py",),
     "ledger.py": ("feed/facts.py",),
+    "python_workers.py": ("feed/feed_round.py",),
+    "read.py": ("feed/read_plan.py",),
     "routing.py": ("feed/partition_feed.py",),
     "stream.py": ("feed/facts.py", "feed/feed_run.py"),
+    # How often Ray makes a task again is played: feed_driver.py.
+    "tasks.py": ("feed/partition_feed.py",),
     "through_raydp.py": ("feed/feed_round.py", "feed/feed_run.py"),
     "write.py": ("feed/feed_run.py",),
 }
 """The same for spark/, whose machines the world of feeds runs."""
 
 SPARK_DECIDE: Mapping[str, str] = {
-    # Spark and Ray themselves, played.
-    "python_workers.py": "which worker's error is told, when all are over: feed_driver.py",
-    "tasks.py": "how often a task is made again: feed_driver.py",
-    # In no simulation of this folder.
-    "read.py": "how a queue is cut into Spark partitions, and when a read is made again",
+    # Spark itself, which no simulation plays.
     "session.py": "when a session of Spark is there",
 }
-SPARK_DECIDE_MAX = 4
+SPARK_DECIDE_MAX = 1

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pxrs_ray.steps import Do, Steps
 from tests.simulation.simulator.world import Process
+
+T = TypeVar("T")
 
 Respond = Callable[[Any], None]
 """Takes what came of a step; an exception is thrown."""
@@ -61,6 +63,22 @@ def carry_out(
             carry(step, respond)
 
     go_on(None)
+
+
+def carried(steps: Steps[T], make: Callable[[Do[Any]], Steps[Any]]) -> Steps[T]:
+    """Steps in which each of `steps` is done by steps of its own: `make` says by which."""
+    try:
+        what = next(steps)
+        while True:
+            try:
+                came = yield from make(what)
+            except Exception as error:
+                what = steps.throw(error)
+            else:
+                what = steps.send(came)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
 
 
 class Turn:

@@ -1,4 +1,4 @@
-"""Feeds in a world of their own: three hundred runs, and what makes them worth something."""
+"""Feeds in a world of their own: many runs, and what makes them worth something."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.feeding.feed_run import run
 from tests.simulation.feeding.feed_scenario import FEED_FAULTS, draw_feeds
 from tests.simulation.worlds import FEED
 
-RUNS = 300
+RUNS = 180
 SLICES = 3
 SLICE = RUNS // SLICES
 

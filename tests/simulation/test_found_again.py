@@ -8,7 +8,10 @@ from tests.simulation.found_again import (
     BY_GUARD,
     BY_TESTS,
     FOUND_AGAIN,
+    IN_SMALL_WORLDS,
     PAGE,
+    SMALL,
+    SMALL_WORLDS,
     rewritten,
     rows_of,
 )
@@ -29,6 +32,16 @@ def test_each_defect_that_is_told_as_found_again_has_guards_that_a_checker_notic
         assert 0 < runs <= RUNS_MAX, guard
 
 
+def test_each_defect_that_a_small_world_finds_has_guards_with_tests_of_it() -> None:
+    told = rows_of(PAGE.read_text(), SMALL)
+    assert sorted(told) == sorted(guard for defect, _ in IN_SMALL_WORLDS for guard in defect.guards)
+    for defect, world in IN_SMALL_WORLDS:
+        assert world in SMALL_WORLDS and (ROOT / "tests" / "simulation" / world).exists()
+        for guard in defect.guards:
+            assert BY_GUARD[guard].tests, guard
+            assert told[guard][0] == world and 0 < told[guard][1] <= RUNS_MAX, guard
+
+
 def test_each_defect_that_tests_notice_has_guards_with_tests() -> None:
     for defect in BY_TESTS:
         for guard in defect.guards:
@@ -37,7 +50,7 @@ def test_each_defect_that_tests_notice_has_guards_with_tests() -> None:
 
 def test_the_tables_are_as_they_are_written() -> None:
     page = PAGE.read_text()
-    assert rewritten(page, rows_of(page)) == page, (
+    assert rewritten(page, rows_of(page), rows_of(page, SMALL)) == page, (
         "python -m tests.simulation.found_again --rewrite"
     )
 

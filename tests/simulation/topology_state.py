@@ -27,6 +27,7 @@ class Kept:
     generations: dict[str, int] = field(default_factory=dict)
     noted: dict[str, int] = field(default_factory=dict)
     lives: dict[str, int] = field(default_factory=dict)
+    version: int = 0  # of the configuration
 
 
 @dataclass

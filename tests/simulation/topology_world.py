@@ -24,15 +24,17 @@ from pxrs_ray.model import PartitionRow
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology import group_making as making
 from pxrs_ray.topology import removing
+from tests.simulation.topology_lives import CALLS_OF_LIVES, OF_APPLYING, OF_START, TopologyLives
 from tests.simulation.topology_state import GROUPS, PARTITIONS, QUEUES, Died, Kept, Seen
 
 COMMANDS, TRIES_MAX = 40, 200
 
 
-class TopologyWorld:
+class TopologyWorld(TopologyLives):
     """One topology, its buffers, and one coordinator after another."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self.dice = random.Random(f"topology {seed}")
         self.kept, self.seen = Kept(queues=set(QUEUES)), Seen()
         # What the logs hold: how many messages, and which epochs of which groups they have seen.
@@ -41,31 +43,12 @@ class TopologyWorld:
         self.chance_of_death = self.dice.choice((0.02, 0.1, 0.25))
         self.chance_of_trouble = self.dice.choice((0.0, 0.1))
         self.late: list[Callable[[], None]] = []
-        self.led: set[str] = set()
         # Of this group no member works now.
         self.still = ""
         self.calm = False
         self._begin()
 
     # --- lives ------------------------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        """A coordinator begins, as one that ships: from what the registry holds."""
-        while True:
-            kept = self.kept
-            self.led = set()
-            try:
-                self._carry(iter_of(removing.Unname(tuple(kept.ends.groups), kept.ends.queues)), "")
-                going = kept.listed - kept.ends.groups.keys()
-                for group in sorted(going):
-                    self._lead(group)
-                for queue in kept.queues:
-                    self.logs.setdefault(queue, [0] * PARTITIONS)
-                self._finish()
-            except Died:
-                continue
-            self.led = going  # nobody is answered before
-            return
 
     def _finish(self, before: tuple[str, ...] = ()) -> None:
         try:
@@ -97,7 +80,7 @@ class TopologyWorld:
             # It is made under the generation of the group that was read before.
             make = partial(make, read=self.kept.generations.get(what.group, -1))
         trouble = 0.0 if self.calm else self.chance_of_trouble
-        if self._dies():
+        if self._dies(what):
             if isinstance(what, removing.RemoveRows) and self.dice.random() < 0.5:
                 self.late.append(make)  # it has left the process, and comes in some time
             raise Died
@@ -108,12 +91,14 @@ class TopologyWorld:
         answer = make()
         if self.dice.random() < trouble and not isinstance(what, removing.CloseGroup):
             answer = make()  # its answer was lost, and it is made again as it stands
-        if self._dies():
+        if self._dies(what):
             raise Died
         return answer
 
-    def _dies(self) -> bool:
-        died = not self.calm and self.dice.random() < self.chance_of_death
+    def _dies(self, what: Do[Any]) -> bool:
+        # A start has many steps, and is to come to an end at some time.
+        often = self.chance_of_death * (0.1 if isinstance(what, OF_START) else 1.0)
+        died = not self.calm and self.dice.random() < often
         self.seen.deaths += died
         return died
 
@@ -127,6 +112,8 @@ class TopologyWorld:
         for group in sorted(self.led & self.kept.listed):
             if group != self.still and dice.random() < 0.3:
                 self._work(group)
+            if group in self.kept.rows and self.kept.groups.get(group) in self.logs:
+                self.tell(group, lost=dice.random() < 0.3)
 
     def _work(self, group: str) -> None:
         """A member is granted a partition, and commits what it has done."""
@@ -168,9 +155,11 @@ class TopologyWorld:
                 return self._close(gone)
             case removing.DropGroup(name, gone):
                 self.claims[name].pop(gone, None)
+                self.passed[name].pop(gone, None)
             case removing.DropQueue(name):
                 self.logs.pop(name, None)
                 self.claims.pop(name, None)
+                self.passed.pop(name, None)
             case removing.DropTenants() | removing.ForgetHome() | removing.EndConsumers():
                 pass
             case _:
@@ -216,8 +205,11 @@ class TopologyWorld:
             case making.ListGroup():
                 kept.listed.add(group)
             case making.GoOn():
-                fences = {p: row.epoch for p, row in kept.rows[group].items() if row.epoch}
-                self.claims[queue][group] = fences
+                self.goes_on(group)
+            case _ if isinstance(what, OF_START):
+                return self._made_at_start(what)
+            case _ if isinstance(what, OF_APPLYING):
+                self._made_to_apply(what)
             case _:
                 raise AssertionError(what)
         return None
@@ -300,7 +292,7 @@ class TopologyWorld:
         """Commands under trouble, then rest; every promise that was broken."""
         for _ in range(COMMANDS):
             group, queue = self.dice.choice(GROUPS), self.dice.choice(QUEUES)
-            what = self.dice.choice(("make", "make", "seek", "delete", "delete queue"))
+            what = self.dice.choice(("make", "make", "seek", "delete", "delete queue", "apply"))
             self._command(what, group, queue)
             self._judge()
         self.calm = True
@@ -319,6 +311,10 @@ class TopologyWorld:
             seen.there[group] = True
         elif what == "seek":
             self._seek(group)
+        elif what == "apply":
+            wanted = kept.version + 1
+            self.ask(lambda: self.apply(wanted))
+            self.judge_applied(wanted)
         elif what == "delete":
             self.ask(lambda: self.delete_group(group))
             self._gone(group)
@@ -352,6 +348,7 @@ class TopologyWorld:
 
     def _judge(self) -> None:
         kept, seen = self.kept, self.seen
+        self.judge_told()
         for group, there in seen.there.items():
             found = (group in kept.listed, group in kept.groups, group in kept.rows)
             if (there and not all(found)) or (not there and any((*found, group in self.led))):
@@ -378,6 +375,7 @@ OF_BUFFERS = (
     making.ReadFences,
     making.GoOn,
     seeking.ReadBounds,
+    *CALLS_OF_LIVES,
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.light_ray import end_log_monitor
 from tests.servers import skip_or_fail
 from tests.spark.helpers import BuffersOnly
 
@@ -40,6 +41,7 @@ def ray_cluster() -> Iterator[Any]:
         object_store_memory=500 << 20,
         namespace="pxrs-spark-tests",
     )
+    end_log_monitor()
     yield context
     ray.shutdown()
 

@@ -112,8 +112,8 @@ class Parts:
     """A coordinator of one request, and its group."""
 
     @answers(MoveBuffer)  # type: ignore[arg-type]
-    async def move(self, index: int, node: str | None = None) -> str:
-        return f"{index} to {node}"
+    async def move(self, index: int, node: str | None = None, source: str | None = None) -> str:
+        return f"{index} to {node} from {source}"
 
     @answers_for_group(ScaleGroup)  # type: ignore[arg-type]
     async def scale(self, consumers: int) -> str:
@@ -126,7 +126,7 @@ def test_a_request_is_answered_by_its_method() -> None:
     def answer(request: Request[Any]) -> Any:
         return asyncio.run(handlers.answer(request))
 
-    assert answer(MoveBuffer(1, "n")) == "1 to n"
+    assert answer(MoveBuffer(1, "n", "m")) == "1 to n from m"
     assert answer(ScaleGroup("g", 4)) == "4 consumers"
     with pytest.raises(UnsupportedVersion, match=r"no request 'Unknown'.* `pxrs restart"):
         answer(Unknown())

@@ -45,3 +45,14 @@ def test_who_is_refused_by_a_log_that_cannot_be_asked_now_waits() -> None:
     nobody, waits = granted({}, 1)
     assert not nobody
     assert set(waits.refusals) == {1}
+
+
+def test_of_a_slot_that_has_begun_anew_its_own_logs_are_asked_and_no_others() -> None:
+    asked: list[Do[Any]] = []
+
+    def make(step: Do[Any]) -> Any:
+        asked.append(step)
+        return {}
+
+    carry_now(LogWitness("q", "g", lambda: ROWS, lambda: False).checking(2), make)
+    assert asked == [AskFences(slot=2)]

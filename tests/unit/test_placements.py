@@ -103,7 +103,7 @@ def test_what_is_asked_while_a_write_is_under_way_is_judged_by_what_stands_then(
     table.kept(True, LATE_MS)
     assert TellReplicas(0, alone) in effects(table)
     assert table.placements.slots[0] == alone, "it was asked of another version"
-    table.isr_asked(0, IsrChange(1, 2, (A, C)), LATE_MS)
+    table.isr_asked(0, IsrChange(1, 2, (A, C), (("c", 1),)), LATE_MS)
     assert kept(table).isr == (A, C)
 
 
@@ -113,17 +113,59 @@ def test_who_is_refused_is_told_what_stands() -> None:
     assert effects(table) == [TellReplicas(0, BOTH)]
 
 
-def test_a_disk_is_replaced_once_it_does_not_lead() -> None:
+def test_a_slot_leaves_a_disk_once_that_does_not_lead_and_only_as_it_was_seen() -> None:
     table = table_of()
-    table.replace_disk(0, "a", "d", LATE_MS)
+    table.change_disks(0, 1, ("d", "b", "c"), LATE_MS)
     assert effects(table) == []
     table.died(0, "a", 1, LATE_MS)
     kept(table)
     table.kept(True, LATE_MS)
     effects(table)
-    table.replace_disk(0, "a", "d", LATE_MS)
+    table.change_disks(0, 1, ("d", "b", "c"), LATE_MS)
+    table.change_disks(0, 2, ("b", "c", "c"), LATE_MS)
+    assert effects(table) == [], "it was seen of another version; one disk twice is none more"
+    table.change_disks(0, 2, ("d", "b", "c"), LATE_MS)
     placed = kept(table)
     assert (placed.replicas, placed.isr) == (("d", "b", "c"), (B,))
+
+
+def test_leadership_is_handed_over_to_one_in_sync_that_lives_and_to_no_other() -> None:
+    table = table_of(BOTH, "a", "b")
+    for disk in ("a", "c", "x"):
+        table.hand_over(0, disk, LATE_MS)
+        assert effects(table) == [], disk
+    table.hand_over(0, "b", LATE_MS)
+    led = kept(table)
+    assert (led.leader, led.life, led.epoch, led.isr) == ("b", 1, 2, (A, B))
+    table.kept(True, LATE_MS)
+    assert effects(table) == [TellReplicas(0, led)], "and it stays with that"
+
+
+def test_a_boot_that_may_have_lost_something_is_handed_nothing() -> None:
+    table = table_of(BOTH, "a")
+    table.heard(0, "b", LATE_MS, ReplicaSeen(1, "boot 2"), LATE_MS)
+    table.hand_over(0, "b", LATE_MS)
+    assert effects(table) == []
+
+
+def test_what_a_process_answered_before_it_was_dismissed_does_not_count() -> None:
+    table = table_of()
+    table.dismissed(0, "c", LATE_MS)
+    assert "c" not in table.living(0, LATE_MS)
+    table.heard(0, "c", LATE_MS, ReplicaSeen(1, BOOT), LATE_MS + 5)
+    assert "c" not in table.living(0, LATE_MS + 5), "it was asked before that"
+    table.heard(0, "c", LATE_MS + 1, ReplicaSeen(1, BOOT), LATE_MS + 6)
+    assert "c" in table.living(0, LATE_MS + 6)
+
+
+def test_for_how_long_disks_were_away_is_kept_beside_the_placements() -> None:
+    table = table_of()
+    table.note_away({"c": 1_500}, LATE_MS)
+    [effect] = effects(table)
+    assert isinstance(effect, KeepPlacements) and effect.placements.away_ms == {"c": 1_500}
+    assert placements_from(PLACEMENTS.encode_text(effect.placements)) == effect.placements
+    table.kept(True, LATE_MS)
+    assert effects(table) == [], "no replica has to hear of it"
 
 
 def test_why_nobody_leads_is_told() -> None:
@@ -145,6 +187,24 @@ def test_an_operator_chooses_among_the_living_only() -> None:
     table.accept_loss(0, "c", LATE_MS)
     placed = kept(table)
     assert (placed.leader, placed.isr, placed.epoch) == ("c", (C,), 2)
+
+
+def test_a_slot_goes_on_with_one_that_is_in_sync_before_any_other() -> None:
+    waits = Placement(("a", "b", "c"), (A, B), "", 1, 1, 1)
+    table = SlotPlacements(Placements(slots={0: waits}), PlacementRules(250), 0)
+    with pytest.raises(UsageError, match="no replica of buffer 0 lives"):
+        table.heir(0, LATE_MS)
+    table.heard(0, "c", LATE_MS, ReplicaSeen(1, BOOT), LATE_MS)
+    assert table.heir(0, LATE_MS) == "c", "it is all that is left"
+    table.heard(0, "b", LATE_MS, ReplicaSeen(2, "boot 2"), LATE_MS)
+    assert table.waits(0, LATE_MS) and table.heir(0, LATE_MS) == "b"
+    with pytest.raises(UsageError, match="nothing of it is to be given up"):
+        table.heir(7, LATE_MS)
+
+
+def test_what_is_made_must_be_on_those_that_may_lead_next() -> None:
+    assert table_of().followers(0) == {"b": True, "c": False}
+    assert table_of().followers(7) is None
 
 
 def test_a_slot_begins_once_when_all_its_replicas_are_there() -> None:
@@ -244,12 +304,12 @@ def test_who_began_a_moment_ago_elects_once_every_replica_has_answered() -> None
 def test_a_disk_that_is_lost_is_replaced_on_a_host_that_has_no_replica_of_the_slot() -> None:
     placed = {0: ("a", "b"), 1: ("b", "c"), 2: ("c", "a")}
     nodes = [node("1", "a"), node("2", "b"), node("3", "c"), node("4", "d"), node("3", "e")]
-    assert another_disk(0, placed, "a", nodes) == "e", "it has none, as has d"
-    assert another_disk(0, placed, "a", [one for one in nodes if one.disk != "e"]) == "d"
-    assert another_disk(2, placed, "a", [one for one in nodes if one.disk in "bce"]) == "b"
-    assert another_disk(2, placed, "a", [node("3", "e"), node("3", "c")]) is None
+    assert another_disk(0, placed, ["a"], nodes) == "e", "it has none, as has d"
+    assert another_disk(0, placed, ["a"], [one for one in nodes if one.disk != "e"]) == "d"
+    assert another_disk(2, placed, ["a"], [one for one in nodes if one.disk in "bce"]) == "b"
+    assert another_disk(2, placed, ["a"], [node("3", "e"), node("3", "c")]) is None
     drained = [NodeSeen("n4", "4", "d", draining=True), NodeSeen("n5", "5", "")]
-    assert another_disk(0, placed, "a", drained) is None
+    assert another_disk(0, placed, ["a"], drained) is None
 
 
 def node(host: str, disk: str) -> NodeSeen:

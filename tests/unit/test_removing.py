@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -300,3 +301,84 @@ def test_a_configuration_that_was_cut_off_is_applied_again(tmp_path: Path) -> No
         assert (await world.call("group_spec", "g")).config.commit_interval_ms == 40
 
     play(tmp_path, scene, groups={"g": GroupConfig(queue="q")})
+
+
+DELAYS = {"q": QueueConfig(partitions=2, delays=True, replies=True)}
+
+
+def test_what_is_beside_a_queue_goes_with_it_and_is_told(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.produce("q.delayed", 0, 5)
+        await world.produce("q.replies", 0, 3)
+        await world.call("group", "g", "q", {"processing": {"mode": "by_key"}})
+        assert set(world.coordinator._config.queues) >= {"q.delayed", "q.replies", "q.gaps.g"}
+        plan = await world.call("plan_queue_removal", "q")
+        told = "\n".join(plan.goes)
+        for line in ("5 messages of queue q.delayed", "3 messages of queue q.replies", "q.gaps.g"):
+            assert line in told
+        assert "group q.delayed" in told, "the group that moves them goes, and is told"
+        assert plan.uses == ("group g reads it, and is removed too",)
+        await world.call("delete_queue", "q", True)
+        config = world.coordinator._config
+        assert not config.queues and not config.groups
+        assert in_registry(world) == {world.config.name}
+
+    play(tmp_path, scene, queues=DELAYS)
+
+
+def test_what_is_beside_a_queue_does_not_go_alone(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", "q", {"processing": {"mode": "by_key"}})
+        for name, remedy in (
+            ("q.delayed", "`delays = false` below [queues.q]"),
+            ("q.replies", "`pxrs queue delete q` removes both"),
+            ("q.gaps.g", "`pxrs group delete g`"),
+        ):
+            with pytest.raises(UsageError, match=re.escape(remedy)):
+                await world.call("delete_queue", name, True)
+        assert set(world.coordinator._config.queues) == {"q", "q.delayed", "q.replies", "q.gaps.g"}
+
+    play(tmp_path, scene, queues=DELAYS)
+
+
+def test_who_else_uses_what_goes_is_told_and_what_cannot_go_keeps_all(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "reader", "q.replies", {})
+        plan = await world.call("plan_queue_removal", "q")
+        assert plan.uses == ("group reader reads q.replies, and is removed too",)
+        options = {"failure_policy": "dead_letter", "dead_letter_queue": "q.replies"}
+        await world.call("group", "other", "r", options)
+        with pytest.raises(
+            UsageError, match=r"group other has q\.replies as its dead_letter_queue"
+        ):
+            await world.call("delete_queue", "q", True)
+        assert "q.delayed" in world.coordinator._config.queues
+
+    play(tmp_path, scene, queues={**DELAYS, "r": QueueConfig(partitions=2)})
+
+
+def test_a_group_takes_its_queue_of_gaps_with_it(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", "q", {"processing": {"mode": "by_key"}})
+        plan = await world.call("plan_group_removal", "g")
+        assert "q.gaps.g" in plan.goes[0]
+        await world.call("delete_group", "g")
+        assert set(world.coordinator._config.queues) == {"q", "r"}
+
+    play(tmp_path, scene)
+
+
+def test_delays_that_are_switched_off_are_moved_on_and_then_can_go(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.produce("q.delayed", 0, 5)
+        wanted = world.config.changed(queues={"q": {"delays": False, "replies": False}})
+        await world.call("apply", wanted)
+        config = world.coordinator._config
+        assert not config.queues["q"].delays
+        assert "q.delayed" in config.queues and "q.delayed" in config.groups, "they are moved on"
+        plan = await world.call("plan_queue_removal", "q.delayed")
+        assert "5 messages of queue q.delayed" in plan.goes[0]
+        await world.call("delete_queue", "q.delayed", True)
+        assert set(world.coordinator._config.queues) == {"q", "q.replies"}
+
+    play(tmp_path, scene, queues=DELAYS)

@@ -42,8 +42,15 @@ def test_what_cannot_be_is_refused_with_what_to_do(options: dict[str, Any], told
         PxrsConfig(**{"queues": DISK, **options})
 
 
-def test_neither_changes_on_a_running_topology() -> None:
+def test_both_change_on_a_running_topology_that_has_replicas() -> None:
     config = PxrsConfig(replicas=3, queues=DISK)
     for change in ({"replicas": 2}, {"min_isr": 2}):
         (difference,) = config.diff(config.changed(**change))
+        assert difference.allowed and "live" in str(difference)
+
+
+def test_one_home_stays_one_home_on_a_running_topology() -> None:
+    alone, two = PxrsConfig(queues=DISK), PxrsConfig(replicas=2, queues=DISK)
+    for before, after in ((alone, two), (two, alone)):
+        (difference,) = before.diff(after)
         assert not difference.allowed

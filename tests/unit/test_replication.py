@@ -292,9 +292,9 @@ def test_a_damaged_replica_is_not_elected_and_why_the_slot_waits_is_told() -> No
 
 
 def test_kip_903_a_question_older_than_a_replicas_last_start_lets_nobody_in() -> None:
-    asked = IsrChange(1, 1, (A, B))
+    asked = IsrChange(1, 1, (A, B), (("b", 1),))
     assert change_isr(placement(A), asked, ALIVE) == placement(A, B, version=2)
-    reborn = {**ALIVE, "b": ReplicaSeen(2, "boot 2")}
+    reborn = {**ALIVE, "b": ReplicaSeen(1, "boot 2")}
     assert change_isr(placement(A), asked, reborn) is None
     assert change_isr(placement(A, version=2), asked, ALIVE) is None
     assert change_isr(placement(A), IsrChange(1, 1, (B,)), ALIVE) is None, "not without the leader"
@@ -306,3 +306,18 @@ def test_replicas_change_around_the_leader_and_never_below_what_is_in_sync() -> 
         with_replicas(placement(A, B), ("b", "c"))
     first = first_placement(("a", "b"), ALIVE)
     assert (first.leader, first.epoch, first.isr) == ("a", 1, (A, B))
+
+
+def test_kip_903_a_process_that_began_since_is_not_let_in_for_what_the_one_before_it_had() -> None:
+    """It may have lost a log meanwhile, on the same disk and in the same boot."""
+    leader = leader_of(5, isr=(A,))
+    follower = follower_of(5)
+    settle(leader, follower)
+    asked = [one.change for one in effects(leader) if isinstance(one, AskIsr)]
+    leader.tick(1_000)
+    asked += [one.change for one in effects(leader) if isinstance(one, AskIsr)]
+    assert asked and asked[-1].isr == (A, B) and asked[-1].lives == (("b", 1),)
+    stands = placement(A)
+    assert change_isr(stands, asked[-1], ALIVE) is not None
+    newer = {**ALIVE, "b": ReplicaSeen(2, "boot 1")}
+    assert change_isr(stands, asked[-1], newer) is None

@@ -8,6 +8,8 @@ from pxrs_ray import Delivery, GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.data.reply import RepliesRead, Reply, error_header
 from pxrs_ray.errors import ConfigError, HandlerError, UsageError
 from pxrs_ray.model import Message
+from pxrs_ray.status.answers import GroupStatus, PartitionStatus
+from pxrs_ray.status.halts import halt_before
 from pxrs_ray.testing import TestTopology
 
 
@@ -65,3 +67,37 @@ def test_what_cannot_have_replies_says_so() -> None:
     made = PxrsConfig(queues={"q": QueueConfig(replies=True, partitions=3, strategy="tenant")})
     kept = made.changed(num_partitions=5).queues["q.replies"]
     assert (kept.partitions, kept.strategy, kept.retention_ms) == (3, "modulo", 86_400_000)
+
+
+def test_a_message_that_is_put_aside_has_an_error_for_now_and_its_reply_later() -> None:
+    read = RepliesRead()
+    read.take([reply(b"a", b"", error_header("cannot do that", for_now=True))])
+    found = read.to("a")
+    assert found is not None
+    with pytest.raises(HandlerError, match="in quarantine: cannot do that"):
+        found.sound()
+    read.take([reply(b"a", b"at last"), reply(b"a", b"", error_header("too late"))])
+    found = read.to("a")
+    assert found is not None and found.sound().payload == b"at last"
+
+
+def halted(group: str, queue: str, problem: str, *partitions: PartitionStatus) -> GroupStatus:
+    return GroupStatus("t", group, queue, 1, 1, "", False, 1, partitions, (), problem)
+
+
+def partition(number: int, checkpoint: int, problem: str = "") -> PartitionStatus:
+    return PartitionStatus(
+        number, "owned", "m", 1, checkpoint, 90, 90, 0, attempts=3, problem=problem
+    )
+
+
+def test_who_waits_hears_of_a_halt_before_the_message_and_of_no_other() -> None:
+    stuck = halted("g", "q", "", partition(0, 5, "ValueError: no"), partition(1, 5))
+    assert "halted at P0 offset 5: ValueError: no" in str(halt_before([stuck], "q", 0, 7))
+    assert halt_before([stuck], "q", 0, 4) is None, "it was passed"
+    assert halt_before([stuck], "q", 1, 7) is None
+    assert halt_before([stuck], "r", 0, 7) is None
+    well = halted("other", "q", "", partition(0, 5))
+    assert halt_before([stuck, well], "q", 0, 7) is None, "another group may reply"
+    whole = halted("g", "q", "its registry contradicts itself")
+    assert "contradicts" in str(halt_before([whole], "q", 3, None))

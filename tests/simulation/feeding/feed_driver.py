@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, SequenceConflict
 from pxrs_ray.feed import partition_feed
 from pxrs_ray.feed.facts import PLAN, FeedFacts, FeedState
-from pxrs_ray.feed.feed_round import FeedRound
+from pxrs_ray.feed.feed_round import FeedRound, FirstFailure
 from pxrs_ray.feed.feed_run import FeedReport, FeedRun, FetchFailed
 from pxrs_ray.feed.partition_feed import RoutedRows, Settle, SparkPartition, TellLedger
 from tests.simulation.feeding.fed_rows import (
@@ -65,13 +65,12 @@ class Task(Process):
             rows_max=scenario.chunk_rows,
         )
         told = driver.told(number)
-        steps: list[Steps] = []
-        if not scenario.push:
-            steps.append(partition_feed.check(work, arrow_of(rows), told))
-        checked = not scenario.push
-        steps.append(partition_feed.route(work, arrow_of(rows), told, checked=checked))
+        if scenario.push:
+            steps = partition_feed.route(work, arrow_of(rows), told)
+        else:
+            steps = partition_feed.route_at_hand(work, partial(arrow_of, rows), told)
         self._carrier = driver.carrier(self, number, self._over)
-        self.after(START_MS, lambda: self._carrier.carry(*steps))
+        self.after(START_MS, lambda: self._carrier.carry(steps))
 
     def _over(self, result: object) -> None:
         """The driver hears of it, if it lives: results get lost with their process only."""
@@ -109,7 +108,7 @@ class Driver(Process):
         self._waiting: list[int] = []
         self._live: dict[int, list[Task]] = {}
         self._died: dict[int, int] = {}
-        self._failure: Exception | None = None
+        self._failure = FirstFailure()
         self._looks = False
         self.is_over = False
         self.after(START_MS, self._read if self.ledgered else self._begin)
@@ -256,12 +255,14 @@ class Driver(Process):
                 self._end(result)
                 return
             # Spark's Python workers answer with the error, and the others go on.
-            self._failure = self._failure or result
+            self._failure.met(result)
         over = not (self._waiting or self._live) if self._round is None else self._round.over
         if over:
             self._round = None
-            if self._failure is not None:
-                self._end(self._failure)
+            try:
+                self._failure.over()
+            except PxrsError as error:
+                self._end(error)
             else:
                 self._next_turn()
 

@@ -9,6 +9,7 @@ from contextlib import closing
 
 from tests.simulation.feeding.feed_chaos import FeedChaos
 from tests.simulation.feeding.feed_cluster import FeedCluster
+from tests.simulation.feeding.feed_reading import read_back
 from tests.simulation.feeding.feed_scenario import FeedScenario, draw_feeds
 from tests.simulation.history import Failed
 from tests.simulation.simulator.frames import begin_run
@@ -33,7 +34,7 @@ def run(
         with closing(cluster), closing(world):
             chaos = FeedChaos(cluster, seed, chosen)
             try:
-                _play(cluster, chaos, scenario)
+                _play(cluster, chaos, scenario, seed)
             except Exception as error:
                 where = traceback.format_tb(error.__traceback__)[-1]
                 world.record(Failed(world.now_ms, where, f"{type(error).__name__}: {error}"))
@@ -42,7 +43,7 @@ def run(
             return Run(seed, scenario.base, world.history, chaos.counts, settled_ms, struck)
 
 
-def _play(cluster: FeedCluster, chaos: FeedChaos, scenario: FeedScenario) -> None:
+def _play(cluster: FeedCluster, chaos: FeedChaos, scenario: FeedScenario, seed: int) -> None:
     world = cluster.world
     world.run_until(scenario.base.trouble_ms)
     chaos.heal()
@@ -50,7 +51,9 @@ def _play(cluster: FeedCluster, chaos: FeedChaos, scenario: FeedScenario) -> Non
     while cluster.ended().pending and world.now_ms < end_ms:
         world.run_until(world.now_ms + LOOK_MS)
     world.run_until(world.now_ms + AFTER_MS)
-    for kept in cluster.log.kept():
-        if kept.partition < scenario.partitions:
-            world.record(kept)
+    found = [one for one in cluster.log.kept() if one.partition < scenario.partitions]
+    for kept in found:
+        world.record(kept)
     world.record(cluster.ended())
+    if wrong := read_back(world, cluster.log, found, seed):
+        world.record(Failed(world.now_ms, "reading", wrong))

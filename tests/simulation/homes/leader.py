@@ -1,8 +1,8 @@
 """One incarnation of a coordinator, as far as homes, buffers and the registry's witness go.
 
-Rules of this file. `SlotTable`, `HomeRounds`, `move`, `DrainedSlots`, `open_on`, `LogWitness` and
-`RegistryWitness` decide; here their steps are carried, in the order in which `Coordinator` begins
-them. Each call takes its time, may be lost, and ends at its deadline.
+Rules of this file. `begin_coordinator`, `SlotTable`, `HomeRounds`, `move`, `DrainedSlots`,
+`open_on`, `LogWitness` and `RegistryWitness` decide; here their steps are carried. Each call takes
+its time, may be lost, and ends at its deadline.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.data.protocol import BufferInfo, QueueSpec
 from pxrs_ray.errors import (
@@ -33,7 +33,8 @@ from pxrs_ray.model import (
     Write,
     WriteKind,
 )
-from pxrs_ray.steps import Steps
+from pxrs_ray.steps import Do, Steps
+from pxrs_ray.topology import coordinator_start as beginning
 from pxrs_ray.topology.away_time import AwayTime
 from pxrs_ray.topology.home_rounds import (
     HomeRounds,
@@ -67,7 +68,7 @@ from tests.simulation.homes.leader_homes import LeaderHomes
 from tests.simulation.homes.lives import GROUP, PARTITIONS, QUEUE, SLOTS, TOPOLOGY, spec_of
 from tests.simulation.homes.machines import Gone, Node
 from tests.simulation.simulator.world import call
-from tests.simulation.stepping import Ask
+from tests.simulation.stepping import Ask, carried
 
 if TYPE_CHECKING:
     from tests.simulation.homes.run import Cluster
@@ -78,6 +79,7 @@ class Leader(LeaderHomes):
 
     def __init__(self, cluster: Cluster, at: Node, *, may_begin: bool) -> None:
         super().__init__(cluster, at, may_begin=may_begin)
+        self._documents: Mapping[str, str] = {}
         self._do(self._begin())
 
     # --- starting ---------------------------------------------------------------------------------
@@ -97,28 +99,48 @@ class Leader(LeaderHomes):
 
     def _start(self) -> Steps[None]:
         self.table = SlotTable(SLOTS, LEASE_MS, self.monotonic_ms())
-        documents = yield from self._open_registry()
-        yield from self._find_homes(documents.get(DOCUMENT, ""))
-        yield from self._rounds_once()
-        yield Ask(lambda respond: self.after(MET_MS, partial(respond, None)))
-        for slot in self.table.hosted():
-            found = yield from self._ping(slot)
-            if isinstance(found, BufferInfo):
-                self.table.met_at_start(slot, found)
-        yield from self._check_identity()
-        yield from self._confirm()
-        for slot in range(SLOTS):
-            self.every(PING_MS, partial(self._watch, slot, self.table))
-        yield from self._lead_group()
-        yield from self._open_queues()
-        yield from self._check_logs()
-        if self.accepts_loss:
-            yield from self._put(ACCEPTING, "")
-        self.witness.settled()
-        self.accepts_loss = False
-        self._keep_on()
+        yield from carried(beginning.begin_coordinator(TOPOLOGY), self._started)
 
-    def _open_registry(self) -> Steps[Mapping[str, str]]:
+    def _started(self, what: Do[Any]) -> Steps[Any]:
+        match what:
+            case beginning.OpenRegistry():
+                return (yield from self._open_registry())
+            case beginning.LeadTopology(over):
+                yield from self._lead(over)
+                self.shown = replace(self.shown, generation=self.generation)
+            case beginning.ReadTopology():
+                self._documents = yield from self._read_registry()
+                return beginning.FoundTopology((GROUP,))
+            case beginning.FindHomes():
+                yield from self._find_homes(self._documents.get(DOCUMENT, ""))
+                yield from self._rounds_once()
+                yield Ask(lambda respond: self.after(MET_MS, partial(respond, None)))
+                for slot in self.table.hosted():
+                    found = yield from self._ping(slot)
+                    if isinstance(found, BufferInfo):
+                        self.table.met_at_start(slot, found)
+            case beginning.CheckIdentity():
+                yield from self._check_identity()
+            case beginning.GrantLeases():
+                yield from self._confirm()
+                for slot in range(SLOTS):
+                    self.every(PING_MS, partial(self._watch, slot, self.table))
+            case beginning.LeadListed():
+                yield from self._lead_group()
+            case beginning.OpenQueues():
+                yield from self._open_queues()
+            case beginning.GoOnWith():
+                yield from self._check_logs()
+            case beginning.SettleAcceptance():
+                if self.accepts_loss:
+                    yield from self._put(ACCEPTING, "")
+                self.witness.settled()
+                self.accepts_loss = False
+            case beginning.KeepWatch():
+                self._keep_on()
+        return None
+
+    def _open_registry(self) -> Steps[Generation]:
         store = self.cluster.store
         known: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
         accepted = self.cluster.accepted_on(self.at)
@@ -136,8 +158,10 @@ class Leader(LeaderHomes):
         files.make_folder(Path("/data/t"))
         self.witness = RegistryWitness(Path("/data/t"), registry_id, files=files, strict=True)
         self.shown = ShownRegistry(registry_id)
-        yield from self._lead(over)
-        self.shown = ShownRegistry(registry_id, self.generation)
+        return over
+
+    def _read_registry(self) -> Steps[Mapping[str, str]]:
+        store = self.cluster.store
         documents: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
         self.witness.led(self.generation, knows=bool(documents) and not documents.get(ACCEPTING))
         self.accepts_loss = bool(self.witness.accepted)
@@ -182,11 +206,12 @@ class Leader(LeaderHomes):
         self.every(CONFIRM_MS * 2, self._see_drains)
 
     def _lead(self, over: Generation) -> Steps[None]:
-        self.generation = 0
+        led = yield from carried(beginning.lead_above(over), self._lead_once)
+        self.generation = led.generation
+
+    def _lead_once(self, _: Do[Any]) -> Steps[Snapshot]:
         store = self.cluster.store
-        while self.generation <= over:
-            led: Snapshot = yield from self._known(lambda: store().lead(TOPOLOGY, 1, self.name))
-            self.generation = led.generation
+        return self._known(lambda: store().lead(TOPOLOGY, 1, self.name))
 
     def _lead_group(self) -> Steps[None]:
         """The group's generation, compared with what was noted of it."""
@@ -281,12 +306,13 @@ class Leader(LeaderHomes):
         failed = yield from open_on(self.homes.homes, [slot], [self._spec()])
         for error in failed:
             raise error
-        yield from self._check_logs()
+        yield from self._check_logs(slot)
 
-    def _check_logs(self) -> Steps[None]:
+    def _check_logs(self, slot: Slot | None = None) -> Steps[None]:
         """Ask the logs that are there what they have seen: of these it is known from then on."""
-        asked = dict(self.table._incarnations)
-        yield from self.logs.checking()
+        every = self.table._incarnations.items()
+        asked = {each: life for each, life in every if slot in (None, each)}
+        yield from self.logs.checking(slot)
         now = self.table._incarnations
         self._checked.update({s: life for s, life in asked.items() if now.get(s) == life})
 

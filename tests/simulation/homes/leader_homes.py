@@ -105,8 +105,9 @@ class LeaderHomes(LeaderCalls):
                     return homes
 
                 self._do(self._keep_homes(made), respond)
-            case AskFences(of_all):
-                self._do(self._fences(of_all), respond)
+            case AskFences(of_all, slot):
+                slots = self.table.met() if slot is None else [slot]
+                self._do(self._fences(slots, of_all or slot is not None), respond)
             case AskEnds():
                 respond({})
             case RaiseEpochs(above, _):
@@ -179,9 +180,9 @@ class LeaderHomes(LeaderCalls):
             ends = {p: end for p, end in self._ends.items() if p % SLOTS == slot}
             self._do(self._ask(slot, "open", spec, ends, make), partial(known, (slot, spec.queue)))
 
-    def _fences(self, of_all: bool) -> Steps[dict[PartitionId, Epoch]]:
+    def _fences(self, slots: list[Slot], of_all: bool) -> Steps[dict[PartitionId, Epoch]]:
         found: dict[PartitionId, Epoch] = {}
-        for slot in self.table.met():
+        for slot in slots:
             try:
                 mine = dict.fromkeys((p for p in range(PARTITIONS) if p % SLOTS == slot), 0)
                 found.update({**mine, **(yield from self._ask(slot, "fences"))})

@@ -50,6 +50,15 @@ FAULTS = {
 """Every fault of hosts, and its weight against the others."""
 CLOCKS = {**FAULTS, "clock_jump": 2.0}
 """The same, while clocks are set. Apart: the seeds that showed a fault once show it without."""
+LOST = {
+    **dict.fromkeys(FAULTS, 0.0),
+    "registry_older": 3.0,
+    "registry_lost": 2.0,
+    "leader_crash": 2.0,
+    "move": 2.0,
+    "host_off": 1.0,
+}
+"""Registries that come back older, or empty."""
 
 
 class Cluster:

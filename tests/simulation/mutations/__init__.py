@@ -18,6 +18,7 @@ from tests.simulation.mutations.delaying import DELAYING
 from tests.simulation.mutations.ends import ENDS
 from tests.simulation.mutations.feeding import FEEDING
 from tests.simulation.mutations.first_seeds import FIRST_SEEDS
+from tests.simulation.mutations.gap_maps import GAP_MAPS
 from tests.simulation.mutations.homes import HOMES
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
@@ -29,6 +30,7 @@ from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.replica_logs import REPLICA_LOGS
+from tests.simulation.mutations.replica_moves import REPLICA_MOVES
 from tests.simulation.mutations.replicas_hosted import REPLICAS_HOSTED
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
@@ -63,6 +65,7 @@ _ALL = (
     *SCALING,
     *BUFFERS,
     *REPLICATING,
+    *REPLICA_MOVES,
     *REPLICAS_HOSTED,
     *REPLICA_LOGS,
     *WORLDS,
@@ -78,6 +81,7 @@ _ALL = (
     *STARTING,
     *ENDS,
     *SETTING_ASIDE,
+    *GAP_MAPS,
     *DELAYING,
 )
 

@@ -170,7 +170,7 @@ CONTROL = (
     ),
     Mutation(
         "a configuration that was cut off is applied again",
-        (Change("actors/coordinator/coordinator.py", "(found or self._half_applied)", "found"),),
+        (Change("topology/applying.py", "return differs or self._is_half", "return differs"),),
         tests=(f"{_REMOVING}test_a_configuration_that_was_cut_off_is_applied_again",),
     ),
 )

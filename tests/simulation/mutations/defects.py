@@ -128,4 +128,18 @@ DEFECTS = (
         ("AppendedOnce",),
         (*RETAINS, "power_cut=20", "slow=0.3", "slow_ms_max=1500"),
     ),
+    Mutation(
+        "a commit waits for as long as the registry is away",
+        (
+            Change(
+                "processing/commit_wait.py",
+                "return CommitWaits.SHOW if self.waits_s(now_s) >= SLOW_S else CommitWaits.WAIT",
+                "if self.waits_s(now_s) >= 1.5:\n            raise TimeoutError('its registry')\n"
+                "        return CommitWaits.WAIT",
+            ),
+        ),
+        ("ComesToRest",),
+        ("commit_mode=2", "lanes=0", "pulling=0", "store_outage=15"),
+        note="what is raised there ends the worker: its partition stands still",
+    ),
 )

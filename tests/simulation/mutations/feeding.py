@@ -137,4 +137,27 @@ FEEDING = (
         "ReportsTrue",
         settings=("push=1", *UNSTABLE, *OTHERS),
     ),
+    _feed(
+        "a share of a queue ends where the next one begins",
+        "read_plan.py",
+        "min(count, self.end - base_offset)",
+        "count",
+        "NothingFails",
+    ),
+    _feed(
+        "a share is read to its end",
+        "read_plan.py",
+        "        self._at = next_offset\n",
+        "        self._at = None\n",
+        "NothingFails",
+    ),
+    _feed(
+        "an error of one Spark partition is told when all are over",
+        "feed_round.py",
+        "self._met = self._met or error",
+        "pass",
+        "FeedsExact",
+        "ReportsTrue",
+        settings=("push=1", *UNSTABLE, *OTHERS),
+    ),
 )

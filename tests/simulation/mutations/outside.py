@@ -98,17 +98,6 @@ OUTSIDE = (
         tests=("tests/actors/test_forks.py",),
     ),
     Mutation(
-        "a commit waits for as long as the registry is away",
-        (
-            Change(
-                "actors/consumer/consumer_actor.py",
-                "                self._supervisor.trouble(place,",
-                "                raise TimeoutError(place,",
-            ),
-        ),
-        tests=("tests/actors/test_commits_wait_in_process.py",),
-    ),
-    Mutation(
         "a text column is UTF-8",
         (Change("data/message_form.py", "validate(full=kind not in _SURE)", "validate()"),),
         tests=("tests/unit/test_message_form.py",),

@@ -15,6 +15,8 @@ def _shell(guard: str, file: str, text: str, instead: str, test: str) -> Mutatio
     return Mutation(guard, (Change(file, text, instead),), tests=(where,))
 
 
+_PLACEMENTS = "tests/unit/test_placements.py::test_"
+
 REPLICAS_HOSTED = (
     _kept(
         "a log that is gone here is not begun anew while this replica counts as in sync",
@@ -50,9 +52,59 @@ REPLICAS_HOSTED = (
     ),
     _shell(
         "a new leader serves nobody before it knows all that a leader has to know",
-        "actors/buffer/replica_host.py",
+        "actors/buffer/replica_lead.py",
         "        return bool(term) and term == self.leads == self._settled and self.is_ready\n",
         "        return bool(term) and term == self.leads\n",
         "a_new_leader_serves_nobody_before_it_knows_all_that_it_has_to",
+    ),
+    _shell(
+        "what a leader serves by is prepared while it learns that it leads",
+        "actors/coordinator/replica_controller.py",
+        "        if placement.leader in living and self._served.get(slot) != placement.epoch:\n",
+        "        if False:\n",
+        "a_leader_is_prepared_while_it_learns_and_serves_nobody_before_it_knows_what_is_safe",
+    ),
+    _shell(
+        "an append that waits for min_isr goes on as soon as there are as many",
+        "actors/buffer/replica_host.py",
+        "        is_open = (self.is_ready, self.takes)\n",
+        "        is_open = (self.is_ready, False)\n",
+        "an_append_that_waits_for_min_isr_goes_on_as_soon_as_there_are_as_many",
+    ),
+    Mutation(
+        "what a silent replica has not answered goes to whoever leads",
+        (
+            Change(
+                "actors/client/append_calls.py",
+                "            if call.buffer == buffer and flight.client not in (None, leads):\n",
+                "            if False:\n",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_appends_follow_the_leader.py::"
+            "test_what_a_silent_replica_does_not_answer_goes_to_whoever_leads",
+        ),
+    ),
+    Mutation(
+        "a slot whose loss is accepted goes on with one that is in sync before any other",
+        (
+            Change(
+                "replication/placements.py",
+                "        able.sort(key=lambda disk: placement.in_sync(disk) is None)\n",
+                "",
+            ),
+        ),
+        tests=(f"{_PLACEMENTS}a_slot_goes_on_with_one_that_is_in_sync_before_any_other",),
+    ),
+    Mutation(
+        "what is made must be on those that may lead next",
+        (
+            Change(
+                "replication/placements.py",
+                "placement.in_sync(disk) is not None for disk in followers",
+                "False for disk in followers",
+            ),
+        ),
+        tests=(f"{_PLACEMENTS}what_is_made_must_be_on_those_that_may_lead_next",),
     ),
 )

@@ -132,7 +132,7 @@ REPLICATING = (
     _one(
         "who is let in lives in the boot in which it caught up",
         _PLACEMENT,
-        "if is_new and (found is None or found.boot != member.boot or not found.whole):",
+        "if found is None or found.boot != member.boot or not found.whole:",
         "if False:",
         "kip_903_a_question_older_than_a_replicas_last_start_lets_nobody_in",
     ),

@@ -1,4 +1,4 @@
-"""Guards of a coordinator's start, and of the changes that are asked of it."""
+"""Guards of a coordinator's start, of its registry, and of the changes that are asked of it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ _WORLD = (
     "test_it_starts_when_its_trouble_is_over_and_callers_hear_the_truth"
 )
 
+_REGISTRY = (
+    "tests/simulation/test_registry_calls.py::"
+    "test_callers_hear_the_outcome_and_people_whether_it_is_there"
+)
+
 
 def _guard(guard: str, file: str, text: str, instead: str) -> Mutation:
     return Mutation(guard, (Change(f"supervision/{file}", text, instead),), tests=(_WORLD,))
+
+
+def _calls(guard: str, text: str, instead: str) -> Mutation:
+    changes = (Change("supervision/registry_calls.py", text, instead),)
+    return Mutation(guard, changes, tests=(_REGISTRY,))
 
 
 STARTING = (
@@ -50,5 +60,20 @@ STARTING = (
         "changes_under_way.py",
         "        self._under_way[change] = what\n",
         "",
+    ),
+    _calls(
+        "a call whose outcome is not known is made again",
+        "        except StoreUnavailable:\n            yield from do(AwaitAnswer",
+        "        except ZeroDivisionError:\n            yield from do(AwaitAnswer",
+    ),
+    _calls(
+        "a registry that is away is called after ever longer pauses",
+        "backoff = Backoff(PAUSE_FIRST_S, PAUSE_MOST_S)",
+        "backoff = Backoff(PAUSE_FIRST_S, PAUSE_FIRST_S)",
+    ),
+    _calls(
+        "a registry that nobody calls is looked at until it is back",
+        "    while (yield from do(IsAway())):\n",
+        "    while False:\n",
     ),
 )

@@ -25,6 +25,9 @@ class ReplicaFaults:
     faults: dict[str, int]
     keys: list[LogKey]
     made: int
+    wanted: int
+    min_isr: int
+    drained: set[str]
     _dice: random.Random
     _over: bool
 
@@ -137,8 +140,6 @@ class ReplicaFaults:
         del self.processes[name], self.disks[name]
         new = self.new_disk(f"{name}'")
         self.disks[new.name] = new
-        self.start(new)
-        self._replace(new.name)
 
     def _retention(self) -> None:
         left = self._dice.choice((0, 0, 3, 20))
@@ -155,11 +156,31 @@ class ReplicaFaults:
         if len(self.keys) > 1:
             self.keys.remove(self._dice.choice(self.keys))
 
-    def _replace(self, new: str) -> None:
-        """The operator's policy, until it is done, whoever coordinates."""
-        replicas = self.registry.placement.replicas
-        if new in self.disks and new not in replicas:
-            for old in replicas:
-                if old[0] == new[0]:
-                    self.coordinator.run(partial(self.coordinator.replace, old, new))
-            self.world.at(200, partial(self._replace, new))
+    def _emptied(self) -> None:
+        """The logs of a disk are gone, and it is not: its process finds that, when it starts."""
+        process = self._any()
+        if self.has_other(process.disk.name):
+            self.end(process)
+            process.disk.lose_logs()
+            self.world.at(self._dice.randint(10, 300), partial(self.start, process.disk))
+
+    def _drain(self) -> None:
+        """A host is drained; it comes back as another node later."""
+        name = self._dice.choice(sorted(self.disks))
+        if len(self.disks) - len(self.drained | {name}) >= self.wanted:
+            self.drained.add(name)
+            self.world.at(self._dice.randint(200, 2_000), partial(self.drained.discard, name))
+
+    def _resize(self) -> None:
+        """Another number of replicas is wanted: never one alone, which any loss would hit."""
+        self.wanted = self._dice.randint(2, 3)
+        self.min_isr = self._dice.randint(1, 2)
+
+    def _move(self) -> None:
+        source = self._dice.choice(self.registry.placement.replicas)
+        target = self._dice.choice(sorted(self.disks))
+        self.coordinator.run(partial(self.coordinator.move, source, target))
+
+    def _hand_over(self) -> None:
+        disk = self._dice.choice(self.registry.placement.replicas)
+        self.coordinator.run(partial(self.coordinator.hand_over, disk))

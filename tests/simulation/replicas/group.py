@@ -27,6 +27,7 @@ from tests.simulation.replicas.kept import (
     AGAIN_MS,
     FAULTS,
     SETTLE_MS,
+    SPARES,
     TROUBLE_MS,
     Entry,
     Registry,
@@ -94,10 +95,13 @@ class ReplicaGroup(ReplicaFaults):
         self._acknowledged: dict[tuple[LogKey, int], Wanted] = {}
         self._over = False
         self._seed = seed
-        self.disks = {name: self.new_disk(name) for name in "abcde"[: rules.replicas]}
+        names = "abcde"[: rules.replicas + SPARES]
+        self.disks = {name: self.new_disk(name) for name in names}
         self.processes: dict[str, ReplicaProcess] = {}
         self.doors: dict[str, Process] = {}
-        for disk in list(self.disks.values()):
+        self.wanted, self.min_isr = rules.replicas, rules.min_isr
+        self.drained: set[str] = set()
+        for disk in list(self.disks.values())[: rules.replicas]:
             self._begin(disk)
         living = {n: ReplicaSeen(p.life, p.who.boot) for n, p in self.processes.items()}
         self.registry = Registry(first_placement(tuple(living), living))
@@ -159,6 +163,13 @@ class ReplicaGroup(ReplicaFaults):
         if self._dice.random() < 0.5:
             self.coordinator.run(partial(self.coordinator.died, process.disk.name, process.life))
 
+    def retired(self, process: ReplicaProcess) -> None:
+        """A disk has no replica any more: its process ends, and its logs are gone."""
+        process.crash()
+        if self.processes.get(process.disk.name) is process:
+            del self.processes[process.disk.name]
+        process.disk.lose_logs()
+
     def has_other(self, name: str) -> bool:
         """Whether another replica in sync keeps what it has, whatever becomes of this one."""
         placement = self.registry.placement
@@ -172,12 +183,15 @@ class ReplicaGroup(ReplicaFaults):
 
     def _is_sound(self, member: InSync) -> bool:
         disk = self.disks.get(member.disk)
-        return disk is not None and disk.whole and disk.files.boot_id() == member.boot
+        if disk is None or not disk.whole or disk.emptied.intersection(self.keys):
+            return False
+        return disk.files.boot_id() == member.boot
 
     def heal(self) -> None:
         """No more faults, and none that goes on."""
         self._over = True
         self._calm()
+        self.drained.clear()
         if not self.coordinator.alive:
             self.start_coordinator()
         for process in (*self.processes.values(), self.coordinator):
@@ -186,7 +200,8 @@ class ReplicaGroup(ReplicaFaults):
         for disk in self.disks.values():
             disk.whole = True
             disk.files.failing = 0.0
-            self.start(disk)
+            if disk.name in self.processes:
+                self.start(disk)
         for producer in self.producers:
             producer.sending = False
 
@@ -234,12 +249,14 @@ class ReplicaGroup(ReplicaFaults):
         placement = self.registry.placement
         return (
             not any(producer.pending for producer in self.producers)
-            and len(placement.isr) == self.rules.replicas
+            and len(placement.isr) == len(placement.replicas) == self.wanted
             and all(self._is_sound(one) and self._has_all(one.disk) for one in placement.isr)
         )
 
     def _has_all(self, disk: str) -> bool:
         """Whether a replica has every log, and has dropped what its leader has dropped."""
+        if disk not in self.processes or not self.processes[disk].is_whole:
+            return False
         mine = self.processes[disk].replica.logs
         leads = self.processes[self.registry.placement.leader].replica.logs
         return all(

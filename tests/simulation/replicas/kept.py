@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from pxrs_ray.replication.peer_messages import LogKey
@@ -19,6 +20,9 @@ TICK_MS = 25
 AGAIN_MS = 80
 FRAMES_BYTES = 900  # of one message between replicas: three frames or so
 STORE_MS = 15
+# A disk that is away for so long has another one in its place.
+REPLACE_MS = 250
+SPARES = 2
 TROUBLE_MS = 4_000
 SETTLE_MS = 20_000
 FAULTS = (
@@ -36,6 +40,11 @@ FAULTS = (
     "retention",
     "new_queue",
     "removed_queue",
+    "emptied",
+    "drain",
+    "resize",
+    "move",
+    "hand_over",
 )
 
 
@@ -59,12 +68,20 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaDisk:
-    """What a replica keeps, from one process to the next. `made`: these logs were, once."""
+    """What a replica keeps, from one process to the next. `made`: these logs were, once;
+    `emptied`: these were lost since, and not made anew."""
 
     name: str
     files: SimulatedDisk
     made: set[LogKey] = field(default_factory=set)
     whole: bool = True
+    emptied: set[LogKey] = field(default_factory=set)
+
+    def lose_logs(self) -> None:
+        """The logs are gone; how many lives there were is still known."""
+        for queue, _ in self.made:
+            self.files.lose(Path(f"/{self.name}/{queue}"))
+        self.emptied |= self.made
 
 
 @dataclass

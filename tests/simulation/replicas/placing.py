@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pxrs_ray.replication.placement import IsrChange, Placement, ReplicaSeen
+from pxrs_ray.errors import UsageError
+from pxrs_ray.replication.placement import Disk, IsrChange, Placement, ReplicaSeen
 from pxrs_ray.replication.placements import (
     PLACEMENTS,
     KeepPlacements,
@@ -15,7 +17,10 @@ from pxrs_ray.replication.placements import (
     TellReplicas,
     placements_from,
 )
-from tests.simulation.replicas.kept import HEARD_MS, PING_MS, SLOT, STORE_MS
+from pxrs_ray.topology.away_disks import AwayDisks
+from pxrs_ray.topology.node_seen import NodeSeen
+from pxrs_ray.topology.replica_moves import BeginOn, BeOn, LeadFrom, ReplicaMoves, Wanted
+from tests.simulation.replicas.kept import HEARD_MS, PING_MS, REPLACE_MS, SLOT, STORE_MS
 from tests.simulation.simulator.world import Process, call, send
 
 if TYPE_CHECKING:
@@ -33,6 +38,9 @@ class PlacingCoordinator(Process):
         self.generation, text = group.registry.lead()
         rules = PlacementRules(HEARD_MS, group.rules.synced_only)
         self.table = SlotPlacements(placements_from(text), rules, self.monotonic_ms())
+        self.moves = ReplicaMoves()
+        self.coming: Disk = ""
+        self._away = AwayDisks(self.table.placements.away_ms)
         self.every(PING_MS, self._ping)
 
     @property
@@ -41,13 +49,43 @@ class PlacingCoordinator(Process):
         return self.table.placements.slots[SLOT]
 
     def _ping(self) -> None:
-        for disk in self.placement.replicas:
-            process = self.group.processes.get(disk)
-            if process is not None:
-                now_ms = self.monotonic_ms()
-                asked = partial(process.pinged, self.placement, self.table.absent(SLOT, now_ms))
+        placement, now_ms = self.placement, self.monotonic_ms()
+        for disk, process in sorted(self.group.processes.items()):
+            if disk in placement.replicas or disk == self.coming:
+                names = self.generation, now_ms, placement, self.table.absent(SLOT, now_ms)
+                names = (*names, self.group.min_isr)
+                asked = partial(process.pinged, *names)
                 call(self, process, asked, partial(self._heard, disk, now_ms))
-        self._do(lambda now_ms: self.table.look(now_ms))
+            else:
+                self.table.dismissed(SLOT, disk, now_ms)
+                send(self, process, partial(process.retire, self.generation, now_ms))
+        for disk in placement.replicas:
+            if disk in self.group.disks and disk not in self.group.processes:
+                self.group.start(self.group.disks[disk])
+        self._do(self._look)
+
+    def _look(self, now_ms: int) -> None:
+        """Who leads, and the next step to where the replicas are to be."""
+        group, placement = self.group, self.placement
+        self.table.look(now_ms)
+        self._away.see([d for d in placement.replicas if d not in group.disks], now_ms)
+        nodes = [
+            NodeSeen(f"n{disk}", f"h{disk}", disk, draining=disk in group.drained)
+            for disk in group.disks
+        ]
+        wanted = Wanted(group.wanted, nodes, self._away.overdue(REPLACE_MS))
+        living = self.table.living(SLOT, now_ms)
+        step = self.moves.step(SLOT, {SLOT: placement}, living, wanted)
+        self.coming = ""
+        match step:
+            case BeginOn(disk):
+                self.coming = disk
+                group.start(group.disks[disk])
+            case LeadFrom(disk):
+                self.table.hand_over(SLOT, disk, now_ms)
+            case BeOn(version, replicas):
+                self.coming = next((d for d in replicas if d not in placement.replicas), "")
+                self.table.change_disks(SLOT, version, replicas, now_ms)
 
     def _do(self, action: Callable[[int], None]) -> None:
         action(self.monotonic_ms())
@@ -71,9 +109,15 @@ class PlacingCoordinator(Process):
         if self.alive:
             respond(self.placement)
 
-    def replace(self, old: str, new: str) -> None:
-        """A disk does not come back: another one takes its place."""
-        self._do(lambda now_ms: self.table.replace_disk(SLOT, old, new, now_ms))
+    def move(self, source: str, target: str) -> None:
+        """An operator wants a replica elsewhere."""
+        node = NodeSeen(f"n{target}", f"h{target}", target)
+        with suppress(UsageError):
+            self.moves.ask(SLOT, self.placement, source, node)
+
+    def hand_over(self, disk: str) -> None:
+        """An operator wants this one to lead."""
+        self._do(lambda now_ms: self.table.hand_over(SLOT, disk, now_ms))
 
     def _keep(self, text: str) -> None:
         """It takes its time, both ways."""

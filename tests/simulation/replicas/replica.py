@@ -28,6 +28,7 @@ from pxrs_ray.replication.leader_effects import (
 from pxrs_ray.replication.peer_messages import Follower, LogKey, ToFollower, ToLeader
 from pxrs_ray.replication.peer_wire import pack_peer
 from pxrs_ray.replication.placement import IsrChange, Placement, ReplicaSeen
+from pxrs_ray.replication.retirement import Retirement
 from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
 from tests.settings import log_limits
 from tests.simulation.replicas.kept import (
@@ -69,8 +70,10 @@ class ReplicaProcess(Process):
         settings = ReplicationSettings(
             rules.min_isr, rules.synced_only, rules.lag_max_ms, again_ms=AGAIN_MS
         )
+        self.retirement = Retirement()
         try:
-            logs = {key: self._opened(key) for key in group.keys}
+            found = {key: self._opened(key) for key in group.keys}
+            logs = {key: log for key, log in found.items() if log is not None}
         except BaseException:
             self.files.end()
             raise
@@ -83,7 +86,8 @@ class ReplicaProcess(Process):
     def _wall_ms(self) -> int:
         return self.now().wall_ms
 
-    def _opened(self, key: LogKey) -> ReplicaLog:
+    def _opened(self, key: LogKey, *, make: bool = False) -> ReplicaLog | None:
+        """None where it is lost here, and is not to be made anew."""
         queue, partition = key
         log = ReplicaLog.open(
             Path(f"/{self.disk.name}/{queue}/p{partition:05d}"),
@@ -96,16 +100,25 @@ class ReplicaProcess(Process):
             lock_wait_ms=0,
         )
         if log.state == "waiting":
-            log.confirm(0, self._wall_ms(), make=key not in self.disk.made)
+            if log.is_absent and key in self.disk.made and not make:
+                self.disk.emptied.add(key)
+                log.abandon()
+                return None
+            log.confirm(0, self._wall_ms(), make=make or key not in self.disk.made)
         self.disk.made.add(key)
+        self.disk.emptied.discard(key)
         return log
 
     def open_more(self) -> None:
         """Open the logs of queues that were made since."""
         for key in self.group.keys:
             if key not in self.replica.logs:
-                log = self._opened(key)
-                self.replica.opened(key, log, self.monotonic_ms())
+                self._open(key)
+
+    def _open(self, key: LogKey, *, make: bool = False) -> None:
+        log = self._opened(key, make=make)
+        if log is not None:
+            self.replica.opened(key, log, self.monotonic_ms())
 
     def _tick(self) -> None:
         self.replica.tick(self.monotonic_ms())
@@ -119,7 +132,12 @@ class ReplicaProcess(Process):
     @property
     def is_whole(self) -> bool:
         """Whether nothing of its logs is lost or damaged."""
-        return self.disk.whole and all(log.state == "open" for log in self.replica.logs.values())
+        lacks = self.disk.emptied.intersection(self.group.keys)
+        return (
+            self.disk.whole
+            and not lacks
+            and all(log.state == "open" for log in self.replica.logs.values())
+        )
 
     def crash(self) -> None:
         super().crash()
@@ -139,17 +157,35 @@ class ReplicaProcess(Process):
 
     def pinged(
         self,
+        generation: int,
+        asked_ms: int,
         placement: Placement,
         absent: frozenset[str] | None,
+        min_isr: int,
         respond: Callable[[ReplicaSeen], None],
     ) -> None:
         """The coordinator says what stands in the registry and who is away, and asks whether we
         live."""
+        self.retirement.looked_at(generation, asked_ms)
         self.placed(placement)
+        self._do(lambda: self.replica.needs(min_isr, self.monotonic_ms()))
+        self._do(partial(self._make_anew, placement))
         if absent is not None:
             self._do(lambda: self.replica.absent(absent, self.monotonic_ms()))
         if self.alive:
             respond(ReplicaSeen(self.life, self.who.boot, self.is_whole))
+
+    def _make_anew(self, placement: Placement) -> None:
+        """What is lost here is made anew once this replica counts as in sync no longer."""
+        if placement.in_sync(self.disk.name) is None:
+            for key in self.disk.emptied.intersection(self.group.keys):
+                if key not in self.replica.logs:
+                    self._open(key, make=True)
+
+    def retire(self, generation: int, asked_ms: int) -> None:
+        """This disk has no replica of the slot any more."""
+        if self.retirement.may_go(generation, asked_ms):
+            self.group.retired(self)
 
     def placed(self, placement: Placement) -> None:
         """A placement that stands in the registry."""

@@ -146,6 +146,12 @@ class SimulatedDisk(Files):
                 inode.data[at] = byte
         return bool(rotten)
 
+    def lose(self, folder: Path) -> None:
+        """What was in this folder, and below it, is gone, and was never there for a power cut."""
+        for names in (self._names, self._synced):
+            for name in [each for each in names if Path(each).is_relative_to(folder)]:
+                del names[name]
+
     def kept(self) -> dict[str, dict[str, bytes]]:
         """All of it, as it is but for what is damaged: nobody could mend that in a copy."""
         sound = {id(inode): bytearray(inode.data) for inode, _, _ in self._rotten}

@@ -9,6 +9,7 @@ step by step.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,8 @@ class LaneWorker(SimulatedWorker):
 
     def __init__(self, room: Work, grant: Grant) -> None:
         super().__init__(room, grant)
-        self.scheduler = KeyLanes(grant.progress, lane_rules(room.config))
+        # A row alone: what a gap log adds has a world of its own.
+        self.scheduler = KeyLanes(grant.progress, replace(lane_rules(room.config), gap_log=False))
         self.turns = CallTurns(
             self.scheduler,
             slots=room.world.scenario.lanes,

@@ -9,6 +9,8 @@ hang, and end their process. Nothing is decided of the group.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from pxrs_ray.config import GroupConfig
@@ -18,6 +20,7 @@ from pxrs_ray.consumer.worker_roster import WorkerRoster
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.model import Epoch, Grant, Offset, PartitionId, Progress
 from pxrs_ray.processing.alone_gate import AloneGate, Turn
+from pxrs_ray.processing.commit_wait import CommitWait, CommitWaits
 from pxrs_ray.processing.suspects import EXITED_ITSELF, Death, HandlerCall, Suspect
 from tests.simulation.history import HandlersDied
 from tests.simulation.simulator.frames import Line
@@ -29,9 +32,18 @@ from tests.simulation.simulator.world import Process
 
 # How often a worker waits until what it has done is committed.
 COMMITS_NOW = 0.02
+COMMIT_LOOK_MS = 100
 EXIT_CODE = 3
 
 Call = tuple[PartitionId, Epoch, Offset, Offset, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waits:
+    """A worker waits until this round of commits is over."""
+
+    round: int
+    then: Callable[[], None]
 
 
 class WorkMember(Protocol):
@@ -82,7 +94,7 @@ class Work:
         self.rules = retry_rules(self.config)
         self._turns: dict[object, Turn | None] = {}
         self._rests: dict[PartitionId, object] = {}
-        self._commits: list[tuple[int, Callable[[], None]]] = []
+        self._commits: list[_Waits] = []
 
     def now_s(self) -> float:
         """The time by this process's monotonic clock."""
@@ -232,18 +244,36 @@ class Work:
         return round_
 
     def await_commit(self, worker: SimulatedWorker, then: Callable[[], None]) -> None:
-        """Do `then` when what is done now is committed, or lost."""
-        self._commits.append((self._promise(worker), then))
+        """Do `then` when what is done now is committed, or lost; look at the wait now and then."""
+        waiting = CommitWait(self.now_s())
+        waits = _Waits(self._promise(worker), then)
+        self._commits.append(waits)
         self.change()
         self.process.after(0, self.member.carry_out)
+        self.process.after(COMMIT_LOOK_MS, partial(self._look, worker, waits, waiting))
+
+    def _look(self, worker: SimulatedWorker, waits: _Waits, waiting: CommitWait) -> None:
+        if waits not in self._commits:
+            return
+        try:
+            told_to_stop = worker.end.told_to_stop
+            found = waiting.look(self.now_s(), is_over=False, told_to_stop=told_to_stop)
+        except TimeoutError:  # it ends the worker's thread
+            self._commits.remove(waits)
+            return
+        if found is CommitWaits.LEAVE:
+            self._commits.remove(waits)
+            self.process.after(0, waits.then)
+        else:
+            self.process.after(COMMIT_LOOK_MS, partial(self._look, worker, waits, waiting))
 
     def round_over(self) -> None:
         """A round of commits is over."""
         rounds = self.member.machine.progress.rounds
-        over = [one for one in self._commits if one[0] <= rounds]
-        self._commits = [one for one in self._commits if one[0] > rounds]
-        for _, then in over:
-            self.process.after(0, then)
+        over = [one for one in self._commits if one.round <= rounds]
+        self._commits = [one for one in self._commits if one.round > rounds]
+        for one in over:
+            self.process.after(0, one.then)
 
     def is_void(self, worker: SimulatedWorker) -> bool:
         """Whether the partition may be somebody else's: then a failure says nothing."""
