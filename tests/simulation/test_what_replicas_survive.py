@@ -26,6 +26,8 @@ class Played(ReplicaGroup):
             seed, replicas=replicas, min_isr=min_isr, synced_only=synced_only, weights=quiet
         )
         super().__init__(seed, rules)
+        for spare in self.disks.keys() - self.processes.keys():
+            del self.disks[spare]  # no other host takes the place of one that is lost
         self.heal()
         for producer in self.producers:
             producer.sending = True

@@ -40,6 +40,8 @@ class PlacingCoordinator(Process):
         self.table = SlotPlacements(placements_from(text), rules, self.monotonic_ms())
         self.moves = ReplicaMoves()
         self.coming: Disk = ""
+        # It dismisses nobody else: what others have begun may be about to be placed.
+        self._looked_at: set[Process] = set()
         self._away = AwayDisks(self.table.placements.away_ms)
         self.every(PING_MS, self._ping)
 
@@ -55,8 +57,9 @@ class PlacingCoordinator(Process):
                 names = self.generation, now_ms, placement, self.table.absent(SLOT, now_ms)
                 names = (*names, self.group.min_isr)
                 asked = partial(process.pinged, *names)
+                self._looked_at.add(process)
                 call(self, process, asked, partial(self._heard, disk, now_ms))
-            else:
+            elif process in self._looked_at:
                 self.table.dismissed(SLOT, disk, now_ms)
                 send(self, process, partial(process.retire, self.generation, now_ms))
         for disk in placement.replicas:
