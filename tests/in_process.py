@@ -48,6 +48,8 @@ class Handle:
         self._buffers, self._index = buffers, index
 
     def __getattr__(self, name: str) -> Any:
+        if name == "leads":  # it is no replica
+            raise AttributeError(name)
         handle = self
 
         class Method:
@@ -164,7 +166,7 @@ def in_process(
 ) -> Iterator[Buffers]:
     """Buffers that producers find without Ray."""
     buffers = Buffers(folder, partitions, count, limits or log_limits())
-    find = patch.object(buffer_clients, "find_buffer", lambda _, index: buffers.handles[index])
+    find = patch.object(buffer_clients, "find_buffer", lambda _, index, *__: buffers.handles[index])
     try:
         with find:
             yield buffers

@@ -148,6 +148,8 @@ class Handle:
         self._line = line
 
     def __getattr__(self, name: str) -> Handle:
+        if name == "leads":  # it is no replica
+            raise AttributeError(name)
         return self
 
     @property

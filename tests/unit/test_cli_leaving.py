@@ -173,7 +173,7 @@ def test_a_move_that_loses_something_is_not_begun_unasked(
 ) -> None:
     moved: list[tuple[int, str | None]] = []
 
-    def move_buffer(buffer: int, node: str | None) -> Moved:
+    def move_buffer(buffer: int, node: str | None, *, source: str | None) -> Moved:
         moved.append((buffer, node))
         return Moved(buffer, "10.0.0.2", "10.0.0.1", 7, 40)
 
