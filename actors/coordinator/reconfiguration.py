@@ -10,6 +10,7 @@ from pxrs_ray.actors.cluster.ray_errors import is_gone
 from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.config.declare import Effect
+from pxrs_ray.errors import HandlerError
 from pxrs_ray.group.taking_over import Offered
 from pxrs_ray.supervision.supervisor import within
 
@@ -23,6 +24,8 @@ async def offer(replica: ConsumerReplica, config: GroupConfig) -> Offered:
     """Offer it this configuration. Raises HandlerError when its handler cannot serve that."""
     try:
         taken: bool = await within(TAKE_WAIT_S, replica.handle.reconfigure.remote(config))
+    except HandlerError:
+        raise  # Ray raises one that is an error of its own, too
     except (RayError, TimeoutError) as error:
         if is_gone(error):
             return Offered.GONE

@@ -132,8 +132,7 @@ def test_a_purge_drops_what_there_is_and_groups_go_on_behind_it(stage: Stage) ->
 def test_a_pulling_consumer_commits_a_part_of_what_it_took(stage: Stage) -> None:
     topology = stage.deploy(partitions=1)
     with topology.producer("q") as producer:
-        for n in range(10):
-            producer.send("k", f"m{n}")
+        producer.send_batch(["k"] * 10, [f"m{n}" for n in range(10)])
     group = topology.group("g", queue="q")
     with group.consumer() as consumer:
         batch = eventually(lambda: consumer.poll(1.0))

@@ -38,6 +38,7 @@ MODES: dict[tuple[type[Options], str], tuple[ProcessingMode, dict[str, Any], Sho
     (ByKey, "handler_timeout_ms"): (ByKey(handler_timeout_ms=50), SKIP, too_slow),
     (ByKey, "lookahead_records"): (ByKey(lookahead_records=4), {}, together),
     (ByKey, "lookahead_bytes"): (ByKey(lookahead_bytes=9_000), {}, together),
+    (ByKey, "gap_log"): (ByKey(gap_log=False), {}, Scene.done),
     (ByKey, "fair_tenants"): (ByKey(fair_tenants=True), {}, Scene.done),
     (ByKey, "tenant_weights"): (ByKey(tenant_weights={"a": 2.0}), {}, Scene.done),
     (ByKey, "tenant_header"): (ByKey(fair_tenants=True, tenant_header="who"), {}, Scene.done),
