@@ -137,6 +137,8 @@ def test_a_host_that_is_cut_off_is_replaced_and_joins_again(
 
 def test_a_host_with_replicas_is_drained_and_goes_with_nothing_on_it(cluster: Cluster) -> None:
     world, hosts = cluster.world(replicas=2), cluster.hosts
+    # A node that was cut off may hear only now that Ray took it for dead, and end.
+    cluster.ray_everywhere()
     world.start()
     world.settled()
     with world.load(0):
