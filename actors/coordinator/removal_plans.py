@@ -98,6 +98,7 @@ class RemovalPlans(Leadership):
     async def _queue_removal(self, name: str) -> Removal:
         """What removing a queue takes away, with all that is beside it."""
         config = self._config
+        config.resolved_queue(name)  # one that there is not is said so
         parts = self._beside(name)
         going = (name, *parts.queues)
         found = [await self._removal_alone(each, going, parts.mover) for each in going]

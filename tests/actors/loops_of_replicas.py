@@ -37,9 +37,11 @@ def _controller(*effects: object) -> Any:
         look=lambda now_ms: None,
         heard=lambda *arguments: None,
         kept=lambda *arguments: None,
+        followers=lambda slot: {DISK: False},
     )
     made._supervisor, made._clients = Supervisor("replicas"), {(0, DISK): SimpleNamespace(handle=1)}
-    made._lives, made._opening, made._served, made._watched = {}, set(), {}, set()
+    made._lives, made._served, made._ready = {}, {}, {}
+    made._opening, made._watched = set(), set()
     made._decided, made._to_keep = asyncio.Event(), ""
     made._put = answers(Fails("", 0))
     made._place_replicas = lambda: None

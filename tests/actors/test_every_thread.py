@@ -18,7 +18,14 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.buffer import coordinator_recovery, log_writer, maintenance, start_notice
+from pxrs_ray.actors.buffer import (
+    buffer_clients,
+    coordinator_recovery,
+    log_writer,
+    maintenance,
+    start_notice,
+)
+from pxrs_ray.actors.buffer.buffer_clients import BufferClients
 from pxrs_ray.actors.buffer.local_socket import connect
 from pxrs_ray.actors.buffer.shared_answers import SharedAnswers
 from pxrs_ray.actors.buffer.socket_client import SocketClient
@@ -358,3 +365,20 @@ def test_replicas_that_could_not_be_kept_are_kept_later(kind: str) -> None:
 
     run(main)
     assert fails.left == 0
+
+
+@every_kind
+def test_who_waits_for_a_buffer_hears_what_came_of_the_look(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    fails, handle = Fails(kind, 1), SimpleNamespace()
+
+    def find(*_: object) -> Any:
+        fails()
+        return handle
+
+    monkeypatch.setattr(buffer_clients, "find_buffer", find)
+    clients = BufferClients("t")
+    assert clients.when_found(0).exception(10) is not None
+    assert clients.when_found(0).result(10).handle is handle
+    clients.close()

@@ -112,7 +112,7 @@ HOMES = (
                 'when it answers again."""\n',
             ),
         ),
-        tests=(KEPT,),
+        tests=(f"{_WORLD}buffers_that_die_and_freeze",),
     ),
     Mutation(
         "a process that was made for another disk makes way for one of this disk",
