@@ -26,6 +26,7 @@ from pxrs_ray.topology.disk_survey import (
     look_here,
     set_aside,
 )
+from pxrs_ray.topology.openings import newest_on_disks
 from tests.settings import log_limits
 
 TRACE = DiskTrace(1, Identity("an-id", 7, "c", "d-away", "10.0.0.7"))
@@ -147,3 +148,10 @@ def test_a_registry_begins_on_the_head_where_that_has_a_disk() -> None:
     assert begins_at([place(1), place(2, problem="read-only")], "n2") == place(1)
     assert begins_at([place(3), place(1)], "n9") == place(1)
     assert begins_at([place(1, disk="")], "n1") is None
+
+
+def test_who_begins_a_lost_registry_again_leads_above_the_latest_that_any_disk_tells_of() -> None:
+    later = DiskTrace(2, replace(TRACE.identity, generation=9))
+    places = [place(1, traces=(TRACE, later)), place(2), place(3, traces=(TRACE,))]
+    assert newest_on_disks(places) == 9
+    assert newest_on_disks([place(2)]) == 0

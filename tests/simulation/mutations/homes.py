@@ -194,7 +194,10 @@ HOMES = (
                 "    return 0\n",
             ),
         ),
-        tests=(f"{_WORLD}what_a_registry_forgot_is_noticed",),
+        tests=(
+            "tests/unit/test_survey.py::test_who_begins_a_lost_registry_again_leads_above_the_"
+            "latest_that_any_disk_tells_of",
+        ),
     ),
     Mutation(
         "a registry that is begun again is not begun a third time by the same word",
