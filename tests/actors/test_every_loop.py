@@ -100,9 +100,7 @@ PLACES = {
     ("actors/coordinator/buffer_moves.py", "leaving nodes"): LOOPS,
     ("actors/coordinator/buffer_moves.py", ""): LOOPS,
     ("actors/cluster/node_watch.py", ""): LOOPS,
-    ("actors/buffer/buffer_clients.py", "finding a buffer"): (
-        f"{THREADS}test_who_waits_for_a_buffer_hears_what_came_of_the_look"
-    ),
+    ("actors/buffer/buffer_clients.py", "finding a buffer"): f"{THREADS}test_a_look_is_told",
     ("actors/buffer/shared_answers.py", "pxrs-links"): f"{THREADS}test_the_thread_of_links_goes_on",
     ("actors/client/producer.py", "pxrs-producer"): f"{SUPERVISION}test_a_producers_thread_goes_on",
     ("actors/client/pull_consumer.py", "options"): LOOPS,

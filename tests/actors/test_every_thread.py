@@ -368,9 +368,8 @@ def test_replicas_that_could_not_be_kept_are_kept_later(kind: str) -> None:
 
 
 @every_kind
-def test_who_waits_for_a_buffer_hears_what_came_of_the_look(
-    monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_look_is_told(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Who waits for a buffer hears what came of it."""
     fails, handle = Fails(kind, 1), SimpleNamespace()
 
     def find(*_: object) -> Any:
