@@ -289,7 +289,10 @@ class World:
             whole = len(running) == wanted == len(status["owners"])
             return whole and owned == self.partitions and status
 
-        return self.until(check, seconds, f"{wanted} consumers own every partition")
+        try:
+            return self.until(check, seconds, f"{wanted} consumers own every partition")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.told()}") from error
 
     def until_in_sync(self, seconds: float = 60) -> None:
         """Wait until no replica lacks anything."""
