@@ -204,9 +204,11 @@ class Runs:
         if any(Path(test).exists() for test in stage.tests):
             shared = ("-n", str(stage.workers), "--dist", stage.dist)
             self._pytest(outcome, output, *(shared if stage.workers > 1 else ()))
+        took = f"--- {stage.name}: {time.monotonic() - began:.1f} s"
         if outcome.beside:
-            self._tell(f"--- {stage.name}", output)
-        self._tell(f"--- {stage.name}: {time.monotonic() - began:.1f} s")
+            self._tell(f"--- {stage.name}", output, took)
+        else:
+            self._tell(took)
         return outcome
 
     def again(self, outcome: Outcome) -> None:
@@ -288,14 +290,15 @@ class Runs:
                 break
         raise TimeoutError
 
-    def _tell(self, line: str, output: Path | None = None) -> None:
-        """Print a line, and all of a file after it, with nothing of another stage between."""
+    def _tell(self, line: str, output: Path | None = None, last: str = "") -> None:
+        """Print a line, all of a file after it, and a last line, with nothing of another stage
+        between."""
         with self._telling:
             print(line, flush=True)
             if output is not None and output.exists():
                 with output.open(errors="replace") as text:
                     shutil.copyfileobj(text, sys.stdout)
-                sys.stdout.flush()
+            print(last + "\n" if last else "", end="", flush=True)
 
 
 def _taken(lanes: Mapping[str, deque[Stage]], mine: str) -> Stage | None:
