@@ -9,7 +9,6 @@ before a message is offered; what cannot be read in time comes again.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from pxrs_ray.actors.buffer.partition_client import PartitionClient
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.frame import producer_id
 from pxrs_ray.errors import NotFound
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.processing.done_ranges import NamedGaps
@@ -47,8 +47,7 @@ class GapLog:
         self._log = PartitionClient(
             spec.topology, spec.buffers, spec.gaps, partition, try_for_s=TRY_FOR_S
         )
-        name = f"gaps {spec.topology}/{spec.group}/{partition}".encode()
-        self._producer = hashlib.blake2b(name, digest_size=16).digest()
+        self._producer = producer_id(f"gaps {spec.topology}/{spec.group}/{partition}")
         self._appends: NumberedAppends[Batch] = NumberedAppends()
 
     def append(self, record: GapRecord) -> Offset | None:

@@ -8,7 +8,6 @@ same number, before anything else is appended (`NumberedAppends`), and adds noth
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import uuid
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from pxrs_ray.actors.buffer.partition_client import PartitionClient
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.frame import producer_id
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.processing.numbered_appends import NumberedAppends
 from pxrs_ray.processing.quarantine_state import Quarantine, QuarantineRecord, headers_of
@@ -47,8 +47,7 @@ class QuarantineLog:
     @classmethod
     def of_owner(cls, spec: GroupSpec, partition: PartitionId, epoch: Epoch) -> QuarantineLog:
         """As the owner of the partition under `epoch`."""
-        name = f"{spec.topology}/{spec.group}/{partition}".encode()
-        producer = hashlib.blake2b(name, digest_size=16).digest()
+        producer = producer_id(f"{spec.topology}/{spec.group}/{partition}")
         return cls(spec, partition, producer, spec.group, epoch)
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.config import GroupConfig, PxrsConfig
-from pxrs_ray.config.beside import GAPS_INFIX
+from pxrs_ray.config.beside import gaps_queue
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Incarnation, MemberId
@@ -37,7 +37,7 @@ class GroupSpec:
     @property
     def gaps(self) -> str:
         """The full name of the queue where the group keeps gap maps beyond what rows hold."""
-        return f"{self.queue}{GAPS_INFIX}{self.group.removeprefix(self._prefix)}"
+        return gaps_queue(self.queue, self.group.removeprefix(self._prefix))
 
     @property
     def _prefix(self) -> str:

@@ -17,7 +17,7 @@ from pxrs_ray.actors.coordinator.topology_requests import (
     PlanQueueRemoval,
     PlanTopologyRemoval,
 )
-from pxrs_ray.config.beside import GAPS_INFIX, BesideQueue, belongs_to, beside
+from pxrs_ray.config.beside import BesideQueue, belongs_to, beside, gaps_queue
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.model import PartitionId
 from pxrs_ray.topology.removal import Removal
@@ -152,7 +152,7 @@ class RemovalPlans(Leadership):
 
     def _gaps_of(self, group: str) -> str | None:
         """The queue of a group's gap maps, if it has one."""
-        name = f"{self._config.groups[group].queue}{GAPS_INFIX}{group}"
+        name = gaps_queue(self._config.groups[group].queue, group)
         return name if name in self._config.queues else None
 
     def _lag_of(self, group: str, ends: Mapping[PartitionId, LogEnds]) -> int:

@@ -71,6 +71,11 @@ def reply_options(queue: QueueConfig) -> dict[str, object]:
     }
 
 
+def gaps_queue(queue: str, group: str) -> str:
+    """The queue of the gap maps of a group that works `queue`."""
+    return f"{queue}{GAPS_INFIX}{group}"
+
+
 def keeps_gaps(group: GroupConfig) -> bool:
     """Whether a group has a queue for gap maps: what is done out of order, beyond what rows
     hold."""
@@ -116,7 +121,7 @@ def beside(
         for suffix, is_on in ((DELAYED_SUFFIX, queue.delays), (REPLIES_SUFFIX, queue.replies))
         if is_on or f"{name}{suffix}" not in in_file
     ]
-    found += [f"{name}{GAPS_INFIX}{group}" for group, one in groups.items() if one.queue == name]
+    found += [gaps_queue(name, group) for group, one in groups.items() if one.queue == name]
     delayed = groups.get(f"{name}{DELAYED_SUFFIX}")
     is_mover = delayed is not None and delayed.handler == MOVER
     return BesideQueue(
@@ -130,7 +135,7 @@ def belongs_to(
 ) -> str | None:
     """Why a queue cannot go alone: whose part it is. None where it can."""
     for group, one in groups.items():
-        if name == f"{one.queue}{GAPS_INFIX}{group}" and keeps_gaps(one):
+        if name == gaps_queue(one.queue, group) and keeps_gaps(one):
             return (
                 f"group {group} keeps in it what is done out of order: `pxrs group delete {group}`"
                 f", or write `gap_log = false` below [groups.{group}.processing], then `pxrs up`"

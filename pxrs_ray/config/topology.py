@@ -222,7 +222,7 @@ class PxrsConfig(QueueOptions, GroupOptions, ReplicationOptions):
             worked = queues.get(group.queue)
             if worked is not None and worked.source is None and beside.keeps_gaps(group):
                 gaps = said(worked, **beside.gap_options(worked))
-                queues.setdefault(f"{group.queue}{beside.GAPS_INFIX}{name}", gaps)
+                queues.setdefault(beside.gaps_queue(group.queue, name), gaps)
         for name, queue in list(queues.items()):
             if queue.replies:
                 replies = said(queue, **beside.reply_options(queue))
@@ -316,7 +316,7 @@ class PxrsConfig(QueueOptions, GroupOptions, ReplicationOptions):
     def queues_of(self, group: str) -> list[str]:
         """The queue that a group works, and those that it puts something into."""
         made = self.groups[group]
-        gaps = f"{made.queue}{beside.GAPS_INFIX}{group}"
+        gaps = beside.gaps_queue(made.queue, group)
         names = (made.queue, made.dead_letter_queue, made.quarantine_queue, gaps)
         return [name for name in names if name is not None and name in self.queues]
 

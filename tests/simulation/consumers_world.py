@@ -169,6 +169,12 @@ class Consumers(Process):
         if supervising is None:
             self._turns.over()
             return
+        over = self._over_once()
+        drive(supervising.process, scale(consumers), partial(self._do, supervising), over)
+        self._over_with(supervising, over)
+
+    def _over_once(self) -> Tell:
+        """What ends this turn, and no later one, however often it is told."""
         done = [False]
 
         def over(_: Any) -> None:
@@ -176,8 +182,7 @@ class Consumers(Process):
                 done[0] = True
                 self._turns.over()
 
-        drive(supervising.process, scale(consumers), partial(self._do, supervising), over)
-        self._over_with(supervising, over)
+        return over
 
     def _over_with(self, supervising: Supervising, over: Tell) -> None:
         """Nobody ends what its coordinator leaves when it dies."""
@@ -196,13 +201,7 @@ class Consumers(Process):
         if supervising is None:
             self._turns.over()
             return
-        done = [False]
-
-        def over(_: Any) -> None:
-            if not done[0]:
-                done[0] = True
-                self._turns.over()
-
+        over = self._over_once()
         supervising.reconfigure(self.config, over)
         self._over_with(supervising, over)
 
