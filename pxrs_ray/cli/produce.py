@@ -100,6 +100,8 @@ def command(
 
     if messages and file:
         raise UsageError("give messages as arguments or with --file, not both")
+    if messages and kind:
+        raise UsageError("--format says how a file or stdin is read: leave it out beside messages")
     if messages:
         columns = _sources.texts(messages, key, separator)
     else:
