@@ -8,6 +8,7 @@ import typer
 
 from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 from pxrs_ray.cli._ray import running, steady
+from pxrs_ray.cli._removal import Yes, confirm
 from pxrs_ray.cli._show import answer, text_of
 from pxrs_ray.errors import DeadlineExceeded, UsageError
 
@@ -91,13 +92,18 @@ def skip(
     no_key: NoKey = False,
     every: Annotated[
         bool, typer.Option("--all", help="All waiting messages, not only the first.")
-    ] = (False),
+    ] = False,
+    yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
     """Give up the message that blocks a key (with --all: all waiting messages of the key)."""
     wanted = _one(key, no_key)
     aside = steady(topology).group(group).quarantine
+    if not yes:
+        told = "messages without a key" if key is None else f"key {key}"
+        what = f"all waiting messages of the {told}" if every else f"the message that blocks {told}"
+        confirm(f"Give up {what} in {group}?", "no message was given up: say --yes")
     skipped = aside.skip(wanted, None if every else 1)
     answer({"skipped": skipped}, as_json, lambda: f"{skipped} messages given up")
 

@@ -45,7 +45,7 @@ FURTHER = {
     "produce": ["x"],
     "quarantine retry": ["k", "--wait", "1"],
     "quarantine show": ["k"],
-    "quarantine skip": ["k"],
+    "quarantine skip": ["k", "--yes"],
     "queue delete": ["--yes"],
     "queue purge": ["--yes"],
     "seek": ["end", "--yes"],
