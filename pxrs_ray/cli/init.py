@@ -12,7 +12,7 @@ from pxrs_ray.cli._options import AsJson
 from pxrs_ray.errors import AlreadyExists
 
 HANDLERS = "handlers.py"
-OPS = ("alerts.yml", "grafana.json")
+OPS = ("alerts.yml", "grafana.json", "kuberay.yml")
 
 
 def command(
@@ -21,7 +21,9 @@ def command(
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     ops: Annotated[
         bool,
-        typer.Option("--ops", help="Write alert rules for Prometheus and a Grafana board as well."),
+        typer.Option(
+            "--ops", help="Write alert rules, a Grafana board and a cluster for KubeRay as well."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

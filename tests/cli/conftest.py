@@ -84,7 +84,7 @@ def install(folder: Path) -> Path:
     """
     source, environment = folder / "source", folder / "venv"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "pxrs_ray", "actors", "spark"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "pxrs_ray", "actors", "spark", "docs"):
         if (ROOT / name).is_dir():
             shutil.copytree(
                 ROOT / name,
