@@ -44,6 +44,7 @@ ELSEWHERE = {
 YES = ("pxrs seek billing 2026-05-01", "pxrs queue purge ", "pxrs down payments --delete")
 FORCE = ("pxrs group delete ", "pxrs queue delete ")
 FOLLOWS = "pxrs tail payments -f"
+CONSUMES = "pxrs consume copies --group shell"  # ours: it ends by Ctrl-C
 ENDED = 124
 MORE = """
 [queues.copies]
@@ -85,6 +86,8 @@ def as_typed(line: str) -> str:
         return f"{line} --force --yes"
     if line.startswith(YES):
         return f"{line} --yes"
+    if line == CONSUMES:
+        return f"timeout -s INT 8 {line}"
     return f"timeout 5 {line}" if line == FOLLOWS else line
 
 
@@ -100,13 +103,16 @@ def session() -> list[str]:
     recover = next(line for line in operating if line.startswith("pxrs recover"))
     delete = next(line for line in operating if line.endswith("--delete"))
     rest = [line for line in operating[at:] if line not in (recover, delete)]
+    copied = 1 + next(n for n, line in enumerate(rest) if line.startswith("pxrs produce copies"))
     return [
         "pxrs status",
         *readme,
         *BETWEEN,
         *operating[:at],
         PRODUCED,
-        *rest,
+        *rest[:copied],
+        CONSUMES,
+        *rest[copied:],
         "pxrs down payments",
         recover,
         "pxrs up payments.toml",
@@ -173,7 +179,7 @@ def test_every_command_of_the_pages_is_run_here_or_where_it_belongs() -> None:
 
 def test_each_does_what_the_page_says_with_nothing_set(ran: list[Ran]) -> None:
     for one in ran[1:-1]:
-        wanted = ENDED if one.line == FOLLOWS else 0
+        wanted = ENDED if one.line in (FOLLOWS, CONSUMES) else 0
         assert one.status == wanted, f"{one.line}\n{one.out[-2_000:]}\n{one.err[-2_000:]}"
         assert "Traceback" not in one.out + one.err, one
         if one.line.startswith("pxrs "):
