@@ -144,11 +144,20 @@ def _begin(peek: QueueReader, place: _Place | None, since: timedelta | None) -> 
     if place == START:
         peek.from_start()
     elif isinstance(place, str):
+        _check_place(peek, int(place))
         peek.only(dict.fromkeys(peek.positions, int(place)))
     else:
         ago_ms = round(since.total_seconds() * 1_000) if since is not None else 0
         at_ms = wall_ms() - ago_ms if place is None else round(place.timestamp() * 1_000)
         peek.from_time(at_ms)
+
+
+def _check_place(peek: QueueReader, offset: int) -> None:
+    """Raise UsageError where no partition goes as far: nothing would ever be shown of it."""
+    found = {p: end for p, end in peek.ends().items() if p in peek.positions}
+    if all(offset > end.end_offset for end in found.values()):
+        told = ", ".join(f"P{p} at {end.end_offset}" for p, end in sorted(found.items())[:8])
+        raise UsageError(f"{peek.queue} does not go as far as {offset}; it ends here: {told}")
 
 
 def matching(

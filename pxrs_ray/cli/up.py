@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pxrs_ray.cli._options import AsJson, File
+from pxrs_ray.errors import UsageError
 
 if TYPE_CHECKING:
     from pxrs_ray.config import PxrsConfig
@@ -37,6 +38,8 @@ def command(
 
     config = PxrsConfig.from_toml(file)
     check_url(config.store_url)
+    if working_dir and "://" not in working_dir and not Path(working_dir).is_dir():
+        raise UsageError(f"--working-dir {working_dir}: there is no such folder")
     connect(working_dir or folder_of_handlers(config))
     from pxrs_ray.actors.client.deployment import Deployment
 
