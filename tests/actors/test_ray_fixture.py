@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import psutil
 import pytest
+
+from tests.light_ray import WARM
 
 pytestmark = pytest.mark.ray
 
@@ -22,9 +25,13 @@ def test_actors_see_the_checkout_and_answer(ray_cluster: Any) -> None:
             assert pxrs_ray.actors.__name__ == "pxrs_ray.actors"
             return pxrs_ray.__version__
 
+        def begun_by(self) -> list[str]:
+            return psutil.Process().parent().cmdline()
+
     probe = Probe.remote()
     try:
         assert ray.get(probe.version.remote(), timeout=60) == pxrs_ray.__version__
+        assert str(WARM / "warm_server.py") in ray.get(probe.begun_by.remote(), timeout=60)
     finally:
         ray.kill(probe)
     assert ray.cluster_resources()["CPU"] == 4
