@@ -20,11 +20,14 @@ NODE = {"include_log_monitor": False}
 
 # Where it is on PYTHONPATH, programs of Ray are begun by forks.
 WARM = Path(__file__).with_name("warm_ray")
+# Where this is set, Ray begins them itself, as it does for users.
+COLD = "PXRS_TEST_COLD_RAY"
 
 
 def python_path(*folders: str | Path) -> str:
     """PYTHONPATH of these folders for processes that may start Ray."""
-    return os.pathsep.join(map(str, (WARM, *folders)))
+    warm = () if os.environ.get(COLD) else (WARM,)
+    return os.pathsep.join(map(str, (*warm, *folders)))
 
 
 def begin_processes_by_forks() -> None:

@@ -1,9 +1,9 @@
 """Loads what the programs of Ray load, and forks for each of them that begins.
 
-Rules of this file. The server loads nothing of this repository, so each fork finds the sources as
-they are when it begins. A fork gets the words, the variables, the folder, the files, the group and
-the blocked signals of the process that asked, draws random numbers of its own, and ends with that
-process. The server itself ends when for some time nobody has asked and no fork is left.
+Rules of this file. A server of workers is of one job on one node: what it has loaded of PXRS is as
+old as the oldest of them. A fork gets the words, the variables, the folder, the files, the group
+and the blocked signals of the process that asked, draws random numbers of its own, and ends with
+that process. The server itself ends when for some time nobody has asked and no fork is left.
 """
 
 from __future__ import annotations
@@ -25,25 +25,23 @@ from importlib import import_module, invalidate_caches
 from pathlib import Path
 from typing import Any
 
-from warm_start import FILES_MAX, MESSAGE_BYTES_MAX
+from warm_start import FILES_MAX, MESSAGE_BYTES_MAX, WORKER
 
 IDLE_MS = 30_000
-# What is loaded in a worker of PXRS that is not its own.
+# What is loaded in the workers that are coordinators, buffers or consumers.
 OF_WORKERS = (
-    "ray",
     "ray._private.worker",
-    "concurrent.futures.thread",
-    "numpy",
-    "pyarrow",
-    "pydantic",
-    "pydantic.dataclasses",
-    "pydantic.type_adapter",
-    "sqlite3",
-    "xxhash",
+    "pxrs_ray.actors.buffer.buffer_actor",
+    "pxrs_ray.actors.consumer.consumer_actor",
+    "pxrs_ray.actors.coordinator.bootstrap",
+    "pxrs_ray.actors.coordinator.coordinator",
+    "pxrs_ray.store.sql.sqlite",
 )
-# And in what Ray starts for a cluster: not in what it starts for a node, which reads some of its
-# variables when it loads these.
-OF_HEADS = (
+# Ray sets it for its agents, who read it when they load this; others that do not read it at all.
+OF_AGENTS = "RAY_enable_pipe_based_agent_to_parent_health_check"
+# And in what Ray starts beside its own servers and the workers.
+OF_OTHERS = (
+    "ray.dashboard.agent",
     "ray._private.log_monitor",
     "ray.autoscaler._private.monitor",
     "ray.dashboard.dashboard",
@@ -59,9 +57,9 @@ class Fork:
     asker: socket.socket
 
 
-def serve(server: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def serve(server: socket.socket, program: str) -> tuple[dict[str, Any], list[int]]:
     """Fork for each that asks; returns, in the fork, what was asked, and the files that came."""
-    _load()
+    _load(program)
     server.listen(64)
     looked = select.poll()
     looked.register(server, select.POLLIN)
@@ -97,15 +95,22 @@ def serve(server: socket.socket) -> tuple[dict[str, Any], list[int]]:
                 looked.unregister(number)
 
 
-def _load() -> None:
+def _load(program: str) -> None:
+    # Ray ends the group of a worker with it, and the first one's is not the server's.
+    try:
+        os.setpgid(0, os.getsid(0))
+    except OSError:
+        os.setpgid(0, 0)
     for number in range(3):
         os.dup2(os.open(os.devnull, os.O_RDWR), number)
     sys.path.remove(str(Path(__file__).parent))
     path = list(sys.path)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a fork has none of the threads that loading began
-    of_a_node = "RAY_RAYLET_PID" in os.environ
-    for name in OF_WORKERS if of_a_node else OF_HEADS:
-        with suppress(ImportError):
+    loaded = OF_WORKERS
+    if not program.endswith(WORKER):
+        loaded, os.environ[OF_AGENTS] = OF_OTHERS, "1"
+    for name in loaded:
+        with suppress(Exception):
             import_module(name)
     sys.path[:] = path
     # A fork would copy all of what its collector looks through.
@@ -164,5 +169,5 @@ def become(asked: dict[str, Any], files: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    become(*serve(socket.socket(fileno=int(sys.argv[1]))))
+    become(*serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2]))
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -19,17 +19,14 @@ import zlib
 
 MESSAGE_BYTES_MAX = 1 << 20
 FILES_MAX = 200
+WORKER = "default_worker.py"
 # What a program has read of its environment when it has loaded Ray: forks of one server share it.
 READ_AT_ONCE = (b"RAY_", b"PYTHON", b"OMP_", b"PATH", b"HOME", b"TMPDIR")
-# What a fork reads by itself; and how Ray allocates in some, which is none of the server's.
-NOT_OF_SERVER = frozenset(
-    {
-        b"RAY_JOB_ID",
-        b"RAY_NODE_ID",
-        b"RAY_enable_pipe_based_agent_to_parent_health_check",
-        b"LD_PRELOAD",
-    }
-)
+# And what none reads so early, but workers the first two, who are of one job and one node.
+READ_BY_WORKERS = frozenset({b"RAY_JOB_ID", b"RAY_RAYLET_PID"})
+READ_LATER = frozenset({b"RAY_NODE_ID", b"RAY_enable_pipe_based_agent_to_parent_health_check"})
+# How Ray has some of its processes allocate.
+NOT_OF_SERVER = frozenset({b"LD_PRELOAD"})
 LOADED_S_MAX = 20.0
 LOOK_S = 0.01
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -37,7 +34,7 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signa
 
 def begin(words: list[str], at: int) -> None:
     """Returns only where this process is to run its program, which is `words[at:]`, itself."""
-    server = _server(_name_of_server())
+    server = _server(words[at])
     if server is None:
         return
     files = [number for number in _open_files() if number != server.fileno()]
@@ -69,13 +66,15 @@ def begin(words: list[str], at: int) -> None:
     _end_as(int(told), server)
 
 
-def _name_of_server() -> str:
+def _read_at_once(program: str) -> dict[bytes, bytes]:
+    """What a server of this program has of its environment, and every fork of it."""
+    later = READ_LATER if program.endswith(WORKER) else READ_LATER | READ_BY_WORKERS
+    return {n: v for n, v in posix.environ.items() if n.startswith(READ_AT_ONCE) and n not in later}
+
+
+def _name_of_server(program: str) -> str:
     """Of who forks what is like this process: same Python, same variables, same namespaces."""
-    read = sorted(
-        (name, value)
-        for name, value in posix.environ.items()
-        if name.startswith(READ_AT_ONCE) and name not in NOT_OF_SERVER
-    )
+    read = sorted(_read_at_once(program).items())
     where = [posix.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "net", "pid")]
     like = marshal.dumps([sys.executable, read, where, posix.getsid(0), posix.getpriority(0, 0)])
     return f"\0pxrs-warm-ray-{zlib.crc32(like):08x}-{zlib.adler32(like):08x}"
@@ -93,9 +92,10 @@ def _open_files() -> list[int]:
     return found
 
 
-def _server(name: str) -> socket.socket | None:
-    """A connection to the server of that name, which is begun where there is none; None where it
-    does not come to be."""
+def _server(program: str) -> socket.socket | None:
+    """A connection to the server of programs like this, which is begun where there is none; None
+    where it does not come to be."""
+    name = _name_of_server(program)
     end_s = time.monotonic() + LOADED_S_MAX
     while time.monotonic() < end_s:
         server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -104,12 +104,12 @@ def _server(name: str) -> socket.socket | None:
             return server
         except OSError:  # nobody has that name, or who has it is loading
             server.close()
-        _begin_server(name)
+        _begin_server(name, program)
         time.sleep(LOOK_S)
     return None
 
 
-def _begin_server(name: str) -> None:
+def _begin_server(name: str, program: str) -> None:
     """Have a server of that name, unless there is one."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -120,8 +120,8 @@ def _begin_server(name: str) -> None:
     if posix.fork() == 0:
         try:
             if posix.fork() == 0:
-                program = __file__.replace("warm_start", "warm_server")
-                words = [sys.executable, program, str(server.fileno())]
+                file = __file__.replace("warm_start", "warm_server")
+                words = [sys.executable, file, str(server.fileno()), program]
                 given = {n: v for n, v in posix.environ.items() if n not in NOT_OF_SERVER}
                 posix.set_inheritable(server.fileno(), True)
                 signal.pthread_sigmask(signal.SIG_SETMASK, ())
