@@ -217,7 +217,11 @@ def routing_workers() -> list[psutil.Process]:
 
 
 def _is_ours(process: psutil.Process) -> bool:
-    return any(parent.pid == os.getpid() for parent in process.parents())
+    """Workers are forks, and no children of their node's, yet of its session."""
+    try:
+        return os.getsid(process.pid) == os.getsid(0)
+    except ProcessLookupError:
+        return False
 
 
 def executor_pid(spark: Any) -> int:
