@@ -23,6 +23,8 @@ from pxrs_ray.data.protocol import QueueSpec
 from tests.actors.lease_keeper import LeaseKeeper
 
 QUEUE = "payments"
+# Every process that these tests start has it, with the id of the one that runs them.
+RUN_BY = "PXRS_TEST_RUN_BY"
 PATIENCE_S = 60.0
 FIRST_FILE_S = 1_700_000_000
 
