@@ -38,9 +38,7 @@ def command(
 
     config = PxrsConfig.from_toml(file)
     check_url(config.store_url)
-    if working_dir and "://" not in working_dir and not Path(working_dir).is_dir():
-        raise UsageError(f"--working-dir {working_dir}: there is no such folder")
-    connect(working_dir or folder_of_handlers(config))
+    connect(_there(working_dir) or folder_of_handlers(config))
     from pxrs_ray.actors.client.deployment import Deployment
 
     deployment = Deployment.of(file)
@@ -76,6 +74,13 @@ def command(
         does = "is starting" if deployment.late else "runs"
         told = f"{config.name} {does}; see it with: pxrs status -t {config.name}"
         out.print(told, markup=False)
+
+
+def _there(folder: str | None) -> str | None:
+    """The same. Raises UsageError where it is no folder of this machine, nor one elsewhere."""
+    if folder and "://" not in folder and not Path(folder).is_dir():
+        raise UsageError(f"--working-dir {folder}: there is no such folder")
+    return folder
 
 
 def folder_of_handlers(config: PxrsConfig) -> str | None:

@@ -24,7 +24,6 @@ from pxrs_ray.config.scheduling import (
     scheduler_for,
     tenant_header,
 )
-from pxrs_ray.config.withheld import with_what_stays
 from pxrs_ray.errors import ConfigError
 from pxrs_ray.model import Progress
 from pxrs_ray.processing.key_ordered import KeyLanes
@@ -394,19 +393,6 @@ def test_a_group_gets_its_first_quarantine_live_and_keeps_it() -> None:
     assert all(found.allowed for found in before.diff(after))
     refused = [found.option for found in after.diff(before) if not found.allowed]
     assert "groups.g.quarantine_queue" in refused
-
-
-@pytest.mark.parametrize("policy", ["stop", "skip", "dead_letter"])
-def test_a_policy_changes_live_into_quarantine_and_out_of_it_again(policy: str) -> None:
-    """With what runs and no file names, as a coordinator takes it."""
-    other = topology(processing="by_key", failure_policy=policy)
-    aside = topology(processing="by_key", failure_policy="quarantine")
-    assert all(found.allowed for found in other.diff(with_what_stays(aside, other)))
-    refused = [str(each) for each in aside.diff(with_what_stays(other, aside)) if not each.allowed]
-    (told,) = refused
-    assert "write quarantine_queue = 'q.quarantine.g' to keep it" in told
-    kept = topology(processing="by_key", failure_policy=policy, quarantine_queue="q.quarantine.g")
-    assert all(found.allowed for found in aside.diff(with_what_stays(kept, aside)))
 
 
 def test_every_option_of_a_mode_is_an_option() -> None:
