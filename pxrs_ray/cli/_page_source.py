@@ -1,4 +1,4 @@
-"""What the live page shows and does, of a running topology."""
+"""What the live page shows and does, of the topologies that run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,40 @@ from pxrs_ray.errors import PxrsError, UsageError
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.group import Group
     from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
     from pxrs_ray.dashboard.page_state import PageState
     from pxrs_ray.model import Change, Message
     from pxrs_ray.status.past import Point
 
 # Two rebalances of some thousand partitions: fewer would tell a part of one as the whole.
 CHANGES_MAX = 10_000
+# A coordinator whose process does not answer for so long is told as that.
+ANSWER_WAIT_S = 3.0
 SHOWN_MAX = 200
 SHOWN_EACH = 20
 LOOKED_AT_MAX = 200_000
 TEXT_CHARS_MAX = 2_000
+
+
+class RaySources:
+    """The topologies of this cluster, or only the one that is named."""
+
+    def __init__(self, only: str | None = None) -> None:
+        self._only = only
+
+    def names(self) -> Sequence[str]:
+        """Those that have actors, so also one whose coordinator is missing."""
+        from pxrs_ray.actors.cluster.named_actors import left_over, running_topologies
+
+        if self._only is not None:
+            return [self._only]
+        return sorted({*running_topologies(), *left_over()})
+
+    def of(self, topology: str) -> RaySource:
+        """The one of that name."""
+        from pxrs_ray.actors.client.topology import Topology
+
+        return RaySource(Topology(topology))
 
 
 class RaySource:
@@ -30,6 +54,7 @@ class RaySource:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
+        self._coordinator: BlockingCoordinatorClient | None = None
         self._seen: dict[str, int] = {}
 
     def look(self) -> PageState:
@@ -37,6 +62,7 @@ class RaySource:
         from pxrs_ray.actors.client.group import Group
         from pxrs_ray.dashboard.page_state import PageState
 
+        self._check_alive()  # a status may take longer than people wait
         status = self._topology.status()
         changes: dict[str, tuple[Change, ...]] = {}
         for group in status.groups:
@@ -55,7 +81,15 @@ class RaySource:
 
     def check(self) -> None:
         """Raise PxrsError when the topology does not answer."""
+        self._check_alive()
         self._topology.store_status()
+
+    def _check_alive(self) -> None:
+        from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
+
+        if self._coordinator is None:
+            self._coordinator = BlockingCoordinatorClient(self._topology.name)
+        self._coordinator.check_alive(ANSWER_WAIT_S)
 
     def messages(self, queue: str, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         """Messages of a queue, oldest first, as `pxrs tail` finds them: `partition`, `from` (a

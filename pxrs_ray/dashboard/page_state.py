@@ -6,7 +6,7 @@ that can be computed here is, and the page only draws.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -19,6 +19,7 @@ from pxrs_ray.status.past import Past, Point
 from pxrs_ray.status.places import AT_HOME
 from pxrs_ray.status.problem import Severity
 from pxrs_ray.status.problems import partition_problem
+from pxrs_ray.status.rendering import Tone
 from pxrs_ray.status.views import group_state
 
 POINTS_KEPT = 2_000
@@ -36,6 +37,30 @@ class PageState:
     status: TopologyStatus
     buffers: Mapping[int, BufferStats]
     changes: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A topology in a word, for a page that shows another; `tone` is one of `Tone`, '' while
+    nobody has looked."""
+
+    topology: str
+    tone: str = ""
+    words: str = ""
+
+    def plain(self) -> dict[str, str]:
+        """It as the page reads it."""
+        return {"topology": self.topology, "tone": self.tone, "words": self.words}
+
+
+def glance_of(status: TopologyStatus) -> Glance:
+    """How a topology is: by the worst of what is wrong with it, and how much of that there is."""
+    found = Counter(problem.severity for problem in status.problems)
+    for severity, tone in ((Severity.PROBLEM, Tone.BAD), (Severity.WARNING, Tone.WARN)):
+        if count := found[severity]:
+            words = f"{count} {severity}{'s' if count > 1 else ''}"
+            return Glance(status.topology, tone, words)
+    return Glance(status.topology, Tone.GOOD, "ok")
 
 
 class Story:

@@ -32,6 +32,7 @@ from pxrs_ray.actors.coordinator import (
 )
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
 from pxrs_ray.config.options import ScalingConfig
+from pxrs_ray.dashboard import server as page_server
 from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.supervision import registry_calls
@@ -154,6 +155,7 @@ PLACES = {
         "writing",
     ): f"{THREADS}test_a_writer_answers_every_job_and_goes_on",
     ("pxrs_ray/dashboard/server.py", "looking"): LOOPS,
+    ("pxrs_ray/dashboard/server.py", "its topologies"): LOOPS,
     (
         "pxrs_ray/demo/run.py",
         "pxrs-demo-feed",
@@ -335,13 +337,23 @@ async def _beat(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 async def _page(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    from pxrs_ray.dashboard.server import Server
-
     def look() -> Any:
         fails()
         raise StoreUnavailable("shown as a trouble")
 
-    server = Server(SimpleNamespace(look=look), "token", 0.01)  # type: ignore[arg-type]
+    patch.setattr(page_server, "GLANCE_S", 0.01)
+    one = SimpleNamespace(names=lambda: ["t"], of=lambda _: SimpleNamespace(look=look))
+    server = page_server.Server(one, "token", 0.01)  # type: ignore[arg-type]
+    server._wanted.set()
+    looking = server._looking(None)  # type: ignore[arg-type]
+    await anext(looking)
+    return lambda: looking.aclose()
+
+
+async def _pages(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(page_server, "GLANCE_S", 0.01)
+    many = SimpleNamespace(names=lambda: [fails()][:0])
+    server = page_server.Server(many, "token", 0.01)  # type: ignore[arg-type]
     server._wanted.set()
     looking = server._looking(None)  # type: ignore[arg-type]
     await anext(looking)
@@ -377,6 +389,7 @@ MADE = {
     "telling the logs": _telling,
     "beat": _beat,
     "looking of the page": _page,
+    "topologies of the page": _pages,
     "limits of calls": _limits,
 }
 

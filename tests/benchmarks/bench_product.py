@@ -180,10 +180,10 @@ def page_first_picture_ms(found: Any) -> float:
 async def _first_picture_ms(found: Any) -> float:
     from aiohttp.test_utils import TestClient, TestServer
 
-    from pxrs_ray.cli._page_source import RaySource
+    from pxrs_ray.cli._page_source import RaySources
     from pxrs_ray.dashboard.server import Server
 
-    async with TestClient(TestServer(Server(RaySource(found), "token", 1.0).app())) as client:
+    async with TestClient(TestServer(Server(RaySources(found.name), "token", 1.0).app())) as client:
         began_s = time.perf_counter()
         page = await client.get("/", params={"token": "token"})
         for name in ("app.js", "charts.js", "messages.js", "style.css"):

@@ -15,10 +15,18 @@ import pytest
 from aiohttp import web
 
 from pxrs_ray.dashboard.page_state import PageState
-from pxrs_ray.dashboard.server import PageSource, Server
+from pxrs_ray.dashboard.server import Server
+from pxrs_ray.dashboard.shown_topology import PageSource
 from pxrs_ray.status.places import WAITING, SpreadStep
 from tests.cli.browser import chromium
-from tests.cli.pictures import DrawnPage, buffer_place, buffer_stats, group_status, topology_status
+from tests.cli.pictures import (
+    DrawnPage,
+    DrawnPages,
+    buffer_place,
+    buffer_stats,
+    group_status,
+    topology_status,
+)
 
 WAIT_S = 40
 
@@ -30,12 +38,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @contextmanager
-def served(source: PageSource) -> Iterator[str]:
-    """The page of `source`, served by a thread with a loop of its own; answers its address."""
+def served(shop: PageSource, **others: PageSource) -> Iterator[str]:
+    """The page of `shop` and others, served by a thread with a loop of its own; its address."""
+    sources = DrawnPages(shop=shop, **others)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    runner = web.AppRunner(Server(source, "s3cret", 0.1).app(), shutdown_timeout=0.1)
+    runner = web.AppRunner(Server(sources, "s3cret", 0.1).app(), shutdown_timeout=0.1)
 
     async def start() -> str:
         await runner.setup()

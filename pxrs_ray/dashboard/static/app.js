@@ -2,6 +2,7 @@
 
 import { draw, follow_span, short } from "./charts.js";
 import { aside, messages, queues } from "./messages.js";
+import { address, asked_for, show_topologies, shown_now } from "./topologies.js";
 
 const LARGE_MAX = 32, MEDIUM_MAX = 256, POINTS_MAX = 4000;
 const views = new Map();   // group name -> { root, cells, points, chosen }
@@ -195,7 +196,7 @@ async function show_stack(consumer) {
   set(find(dialog, ".text"), "…");
   ray.hidden = true;
   dialog.showModal();
-  const answer = await fetch(`stack?consumer=${encodeURIComponent(consumer)}`);
+  const answer = await fetch(address("stack", { consumer }));
   const told = await answer.json();
   set(find(dialog, ".text"), answer.ok ? told.text : told.error);
   ray.hidden = !told.ray;
@@ -216,6 +217,7 @@ function show(picture) {
   seen_ms = Date.now();
   find(document, "#trouble").hidden = true;
   document.title = `PXRS ${picture.topology}`;
+  shown_now(picture.topology);
   set(find(document, "#topology"), picture.topology);
   set(find(document, "#store"), `registry ${picture.store.url}, ${picture.store.mean_ms} ms a call`);
   const list = find(document, "#problems");
@@ -265,7 +267,7 @@ function trouble(text) {
 
 // Post one action; its answer in words, or null and what was wrong at the top of the page.
 async function post(action, group, value) {
-  const answer = await fetch("actions", {
+  const answer = await fetch(address("actions"), {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-PXRS": "1" },
     body: JSON.stringify({ action, group, value }),
@@ -309,8 +311,9 @@ async function ask(group, action, root) {
 
 messages(act);
 follow_span(find(document, "#span"));
-if (location.search.includes("token=")) history.replaceState(null, "", "./");
-const stream = new EventSource("events");
+asked_for();
+const stream = new EventSource(address("events"));
+stream.addEventListener("topologies", (event) => show_topologies(JSON.parse(event.data)));
 stream.addEventListener("past", (event) => { past = JSON.parse(event.data); });
 stream.addEventListener("picture", (event) => show(JSON.parse(event.data)));
 stream.addEventListener("trouble", (event) => trouble(JSON.parse(event.data).error));
