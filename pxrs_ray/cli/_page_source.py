@@ -36,11 +36,9 @@ class RaySources:
 
     def names(self) -> Sequence[str]:
         """Those that have actors, so also one whose coordinator is missing."""
-        from pxrs_ray.actors.cluster.named_actors import left_over, running_topologies
+        from pxrs_ray.actors.cluster.named_actors import known_topologies
 
-        if self._only is not None:
-            return [self._only]
-        return sorted({*running_topologies(), *left_over()})
+        return known_topologies() if self._only is None else [self._only]
 
     def of(self, topology: str) -> RaySource:
         """The one of that name."""

@@ -6,7 +6,7 @@ that can be computed here is, and the page only draws.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -14,18 +14,17 @@ from typing import Any
 from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Change
-from pxrs_ray.status.answers import GroupStatus, TopologyStatus
+from pxrs_ray.status.answers import ConsumerStatus, GroupStatus, TopologyStatus
 from pxrs_ray.status.past import Past, Point
 from pxrs_ray.status.places import AT_HOME
-from pxrs_ray.status.problem import Severity
-from pxrs_ray.status.problems import partition_problem
-from pxrs_ray.status.rendering import Tone
-from pxrs_ray.status.views import group_state
+from pxrs_ray.status.problems import group_problems, partition_problem
+from pxrs_ray.status.views import CALL_SHOWN_S, group_state, working_count
 
 POINTS_KEPT = 2_000
 GROUPS_SHOWN = 10_000
 EVENTS_KEPT = 100
 SAME_EVENT_MS = 2_000
+WHY_SHOWN = 5
 
 Plain = dict[str, Any]
 
@@ -37,30 +36,6 @@ class PageState:
     status: TopologyStatus
     buffers: Mapping[int, BufferStats]
     changes: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """A topology in a word, for a page that shows another; `tone` is one of `Tone`, '' while
-    nobody has looked."""
-
-    topology: str
-    tone: str = ""
-    words: str = ""
-
-    def plain(self) -> dict[str, str]:
-        """It as the page reads it."""
-        return {"topology": self.topology, "tone": self.tone, "words": self.words}
-
-
-def glance_of(status: TopologyStatus) -> Glance:
-    """How a topology is: by the worst of what is wrong with it, and how much of that there is."""
-    found = Counter(problem.severity for problem in status.problems)
-    for severity, tone in ((Severity.PROBLEM, Tone.BAD), (Severity.WARNING, Tone.WARN)):
-        if count := found[severity]:
-            words = f"{count} {severity}{'s' if count > 1 else ''}"
-            return Glance(status.topology, tone, words)
-    return Glance(status.topology, Tone.GOOD, "ok")
 
 
 class Story:
@@ -114,14 +89,19 @@ class Story:
         members = [c.member for c in group.consumers]
         number = {member: index for index, member in enumerate(members)}
         lag_of = {p.partition: p.lag or 0 for p in group.partitions}
-        wrong = ((p.partition, partition_problem(group, p)) for p in group.partitions)
-        state = group_state(group)
+        wrong = {p.partition: partition_problem(group, p) for p in group.partitions}
+        found = group_problems(group)
+        state = group_state(group, found)
         return {
             "group": group.group,
             "queue": group.queue,
             "state": state.words,
             "tone": state.tone,
+            "why": [{"severity": each.severity, "text": each.text} for each in found[:WHY_SHOWN]],
             "wanted": group.wanted,
+            "working": working_count(group),
+            "given_up": group.given_up_count,
+            "aside": group.aside.keys,
             "lag": group.lag,
             "lag_ms": group.lag_ms,
             "point": self._past.newest(group.group),
@@ -139,7 +119,7 @@ class Story:
                     "lease_ms": c.lease_left_ms,
                     "pid": c.pid,
                     "node": c.node[:8],
-                    "reason": c.reason,
+                    "now": c.reason or _call(c),
                 }
                 for c in group.consumers
             ],
@@ -151,13 +131,17 @@ class Story:
                 "lag": [p.lag for p in group.partitions],
                 "lag_ms": [p.lag_ms for p in group.partitions],
                 "problem": {
-                    p: found.text
-                    for p, found in wrong
-                    if found is not None and found.severity is Severity.PROBLEM
+                    p: [each.severity, each.text] for p, each in wrong.items() if each is not None
                 },
             },
             "events": list(self._events.get(group.group, ())),
         }
+
+
+def _call(consumer: ConsumerStatus) -> str:
+    """The longest call of its handler, where it is long enough to be shown."""
+    calls = consumer.calls
+    return f"in a call: {calls[0]}" if calls and calls[0].seconds >= CALL_SHOWN_S else ""
 
 
 def _buffer(index: int, stats: BufferStats | None) -> Plain:

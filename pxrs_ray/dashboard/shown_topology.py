@@ -1,4 +1,4 @@
-"""`ShownTopology`: one topology on the page; `Glance`: how it is, in a word.
+"""`ShownTopology`: one topology on the page, and the pages that show it.
 
 Rules of this file. A topology is looked at once an interval while a page shows it, and every
 `GLANCE_S` while pages show others only; not at all while no page is open. Each has a loop of its
@@ -16,8 +16,9 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from pxrs_ray.clock import wall_ms
-from pxrs_ray.dashboard.page_state import Glance, PageState, Story, glance_of
-from pxrs_ray.errors import NotFound, PxrsError
+from pxrs_ray.dashboard.page_state import PageState, Story
+from pxrs_ray.errors import PxrsError
+from pxrs_ray.status.glance import Glance, glance_of, unanswered
 from pxrs_ray.status.past import Point
 from pxrs_ray.supervision.supervisor import off_loop
 
@@ -141,8 +142,7 @@ class ShownTopology:
         try:
             look = await off_loop(self.source.look)
         except PxrsError as error:
-            words = "no coordinator" if isinstance(error, NotFound) else "does not answer"
-            self.glance = Glance(self.name, "bad", words)
+            self.glance = unanswered(self.name, error)
             return event("trouble", {"error": str(error)})
         self.glance = glance_of(look.status)
         return event("picture", self._story.tell(wall_ms(), look))

@@ -38,9 +38,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @contextmanager
-def served(shop: PageSource, **others: PageSource) -> Iterator[str]:
-    """The page of `shop` and others, served by a thread with a loop of its own; its address."""
-    sources = DrawnPages(shop=shop, **others)
+def served(shop: PageSource | None = None, **others: PageSource) -> Iterator[str]:
+    """The page of topologies by their names, served by a thread with a loop of its own; its
+    address."""
+    sources = DrawnPages(**({} if shop is None else {"shop": shop}), **others)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -226,26 +227,6 @@ def test_what_was_given_up_is_shown_and_sent_again_and_the_keyboard_reaches_the_
 
 
 @pytest.mark.service
-@pytest.mark.parametrize("partitions", [16, 256, 1_024])
-def test_it_fits_a_telephone(browser: Any, partitions: int, tmp_path: Path) -> None:
-    width = 390
-    size = browser.get_window_size()
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": True},
-    )
-    try:
-        with served(Drawn(partitions, 12)) as address:
-            browser.get(address)
-            wait(browser, lambda b: len(cells(b, ".owned")) == partitions)
-            assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-            browser.save_screenshot(str(tmp_path / f"{partitions}-{width}.png"))
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        browser.set_window_size(size["width"], size["height"])
-
-
-@pytest.mark.service
 @pytest.mark.ray
 def test_the_page_shows_a_takeover(browser: Any, tmp_path: Path) -> None:
     import ray
@@ -265,7 +246,7 @@ def test_the_page_shows_a_takeover(browser: Any, tmp_path: Path) -> None:
     try:
         group = topology.group("billing", queue="orders")
         group.start(lambda message: None, consumers=2)
-        with served(RaySource(topology)) as address:
+        with served(page=RaySource(topology)) as address:
             browser.get(address)
             wait(browser, lambda b: len(cells(b, ".owned")) == 8)
             victim = group.status().consumers[0]

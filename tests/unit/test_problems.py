@@ -24,8 +24,10 @@ from pxrs_ray.cli import doctor
 from pxrs_ray.cli.root import root
 from pxrs_ray.dashboard.page_state import PageState, Story
 from pxrs_ray.status.answers import (
+    GivenUp,
     GroupStatus,
     PartitionStatus,
+    PutAside,
     QueueStatus,
     StoreStatus,
     TopologyStatus,
@@ -138,6 +140,12 @@ ILL: dict[Kind, tuple[TopologyStatus, str]] = {
         topology_status(places=(buffer_place(0, free_bytes=110_600),)),
         "has 110.6 kB left",
     ),
+    Kind.APPENDS_REFUSED: (
+        topology_status(
+            places=(buffer_place(0, refused=120, last_refusal="P3 of q: PartitionFull('x')"),)
+        ),
+        "refused 120 appends in the last minutes, the last one of P3 of q: PartitionFull('x')",
+    ),
     Kind.LOGS_FOREIGN: (
         reported(Kind.LOGS_FOREIGN, "the logs of buffer 1 were made under another registry", 1),
         "another registry",
@@ -173,6 +181,10 @@ ILL: dict[Kind, tuple[TopologyStatus, str]] = {
         topology_status(first_consumer(group_status(), state="silent", reason="frozen")),
         "silent: frozen",
     ),
+    Kind.CONSUMER_FROZEN: (
+        topology_status(first_consumer(group_status(), state="frozen", reason="pid 7 was stopped")),
+        "frozen: pid 7 was stopped",
+    ),
     Kind.CONSUMER_FAILED: (
         topology_status(first_consumer(group_status(), state="failed", reason="ImportError")),
         "failed: ImportError",
@@ -196,6 +208,24 @@ ILL: dict[Kind, tuple[TopologyStatus, str]] = {
     Kind.CALL_LONG: (
         topology_status(first_partition(group_status(), call_s=42.0, call_offset=100)),
         "in the same call since 42 s: message 100, attempt 1",
+    ),
+    Kind.MESSAGES_GIVEN_UP: (
+        topology_status(
+            first_consumer(
+                group_status(),
+                given_up_count=3,
+                given_up=(
+                    GivenUp(4, 2, "dead_letter", 5, "OSError('old')", ago_s=800.0),
+                    GivenUp(4, 7, "dead_letter", 5, "ValueError('no')", ago_s=40.0),
+                ),
+            )
+        ),
+        "3 messages failed for good, the last one 40 s ago: P4 offset 7 (dead_letter after "
+        "attempt 5): ValueError('no')",
+    ),
+    Kind.KEYS_ASIDE: (
+        topology_status(first_consumer(group_status(), aside=PutAside(2, 40))),
+        "2 keys are in quarantine, 40 messages wait",
     ),
     Kind.KEYS_SKEWED: (
         topology_status(first_partition(group_status(), end_offset=100_000)),
@@ -364,7 +394,10 @@ def test_every_command_of_a_remedy_is_one_that_there_is(
         assert "ray.kill" not in found.remedy and "get_actor" not in found.remedy
         for command in re.findall(r"`([^`]+)`", found.remedy):
             if not command.startswith("pxrs "):
-                assert command.startswith("ray ") or command == 'processing = "by_key"'
+                assert (
+                    command.startswith(("ray ", "kill -CONT "))
+                    or command == 'processing = "by_key"'
+                )
                 continue
             # Parsed to its end, with a file in its place; nothing is run.
             _, name, *arguments = shlex.split(command)
