@@ -83,8 +83,9 @@ def running_topologies() -> list[str]:
 
 
 def known_topologies() -> list[str]:
-    """The names of all that have actors here, also of those without a coordinator."""
-    return [name for name, _, _ in _topologies()]
+    """The names of all that have actors here; those without a coordinator come last."""
+    found = sorted(_topologies(), key=lambda each: (not each[1], each[0]))
+    return [name for name, _, _ in found]
 
 
 def left_over() -> dict[str, int]:

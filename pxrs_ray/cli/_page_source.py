@@ -23,7 +23,8 @@ CHANGES_MAX = 10_000
 # A coordinator whose process does not answer for so long is told as that.
 ANSWER_WAIT_S = 3.0
 SHOWN_MAX = 200
-SHOWN_EACH = 20
+# Of each partition so many that the newest of all are among them, unless one has nearly all.
+NEWEST_MAX, NEWEST_EACH_MIN = 2_000, 2
 LOOKED_AT_MAX = 200_000
 TEXT_CHARS_MAX = 2_000
 
@@ -90,13 +91,17 @@ class RaySource:
         self._coordinator.check_alive(ANSWER_WAIT_S)
 
     def messages(self, queue: str, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        """Messages of a queue, oldest first, as `pxrs tail` finds them: `partition`, `from` (a
-        place or a time), `key`, `grep`. Raises UsageError for a place that is none."""
+        """Messages of a queue as `pxrs tail` finds them: `partition`, `from` (a place or a time),
+        `key`, `grep`. Where nothing says from where, the newest of all, and the newest first.
+
+        Raises UsageError for a place that is none.
+        """
         from pxrs_ray.actors.client.queue_reader import QueueReader
         from pxrs_ray.cli._options import moment_ms, partition_number
         from pxrs_ray.cli.tail import matching, pattern
 
         reader = QueueReader.of(self._topology, queue)
+        newest = False
         key, grep, start = asked.get("key"), asked.get("grep"), asked.get("from", "")
         try:
             if text := asked.get("partition"):
@@ -110,10 +115,14 @@ class RaySource:
             elif start or key or grep:
                 reader.from_start()
             else:
-                reader.newest(SHOWN_EACH)
+                reader.newest(max(NEWEST_EACH_MIN, NEWEST_MAX // len(reader.positions)))
+                newest = True
         except typer.BadParameter as error:
             raise UsageError(str(error)) from None
         found = islice(reader.messages(follow=False), LOOKED_AT_MAX)
+        if newest:
+            latest = sorted(found, key=lambda each: each.timestamp_ms, reverse=True)
+            return [_plain(each) for each in latest[:SHOWN_MAX]]
         return [_plain(each) for each in islice(matching(found, key or None, wanted), SHOWN_MAX)]
 
     def aside(self, group: str) -> Mapping[str, Any]:

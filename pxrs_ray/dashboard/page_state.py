@@ -17,6 +17,7 @@ from pxrs_ray.model import Change
 from pxrs_ray.status.answers import ConsumerStatus, GroupStatus, TopologyStatus
 from pxrs_ray.status.past import Past, Point
 from pxrs_ray.status.places import AT_HOME
+from pxrs_ray.status.problem import Problem
 from pxrs_ray.status.problems import group_problems, partition_problem
 from pxrs_ray.status.views import CALL_SHOWN_S, group_state, working_count
 
@@ -97,7 +98,7 @@ class Story:
             "queue": group.queue,
             "state": state.words,
             "tone": state.tone,
-            "why": [{"severity": each.severity, "text": each.text} for each in found[:WHY_SHOWN]],
+            "why": [_why(group, each) for each in found[:WHY_SHOWN]],
             "wanted": group.wanted,
             "working": working_count(group),
             "given_up": group.given_up_count,
@@ -136,6 +137,12 @@ class Story:
             },
             "events": list(self._events.get(group.group, ())),
         }
+
+
+def _why(group: GroupStatus, found: Problem) -> Plain:
+    """What is wrong, and with which part of the group."""
+    part = found.where.removeprefix(f"group {group.group}").removeprefix(", ")
+    return {"severity": found.severity, "text": f"{part}: {found.text}" if part else found.text}
 
 
 def _call(consumer: ConsumerStatus) -> str:

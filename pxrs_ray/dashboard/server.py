@@ -64,7 +64,7 @@ class Server:
         self._shown: dict[str, ShownTopology] = {}
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._supervisor = Supervisor("the page")
-        self._named_at_s = float("-inf")
+        self._named_at_s, self._first = float("-inf"), ""
         self._ends = asyncio.Event()
         self._wanted = asyncio.Event()
 
@@ -202,7 +202,7 @@ class Server:
         name = request.query.get("topology", "")
         with suppress(PxrsError):
             await self._look_for_names(0.0 if name not in self._shown else GLANCE_S)
-        name = name or min(self._shown, default="")
+        name = name or self._first
         return self._shown.get(name) or self._show(name)
 
     async def _names_for_ever(self) -> None:
@@ -219,6 +219,7 @@ class Server:
             return
         names = await off_loop(self._sources.names)
         self._named_at_s = time.monotonic()
+        self._first = names[0] if names else ""
         for name in names:
             if name not in self._shown:
                 self._show(name)

@@ -56,7 +56,7 @@ class PageSources(Protocol):
     """The topologies that there are. Called on threads."""
 
     def names(self) -> Sequence[str]:
-        """Their names now, also of those whose coordinator is missing. Raises PxrsError."""
+        """Their names now; those whose coordinator is missing come last. Raises PxrsError."""
 
     def of(self, topology: str) -> PageSource:
         """The one of that name; asks nobody."""

@@ -106,6 +106,10 @@ class DrawnPage:
         self.done: list[tuple[str, str, Any]] = []
         self.is_away = False
 
+    def act(self, action: str, group: str, value: Any) -> str:
+        self.done.append((action, group, value))
+        return "done"
+
     def past(self) -> Mapping[str, Sequence[Point]]:
         return {"billing": [{"at_ms": 5, "lag": 70, "consumed": 1.0, "produced": 2.0}]}
 
@@ -138,7 +142,7 @@ class DrawnPages:
         self.pages = pages
 
     def names(self) -> Sequence[str]:
-        return sorted(self.pages)
+        return sorted(self.pages, key=lambda name: (isinstance(self.pages[name], Missing), name))
 
     def of(self, topology: str) -> PageSource:
         return self.pages.get(topology) or Missing()

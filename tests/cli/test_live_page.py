@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from pxrs_ray.dashboard.page_state import PageState
-from pxrs_ray.dashboard.server import Server
 from pxrs_ray.dashboard.shown_topology import PageSource
 from pxrs_ray.status.places import WAITING, SpreadStep
 from tests.cli.browser import chromium
+from tests.cli.page_server import WAIT_S, page_of
 from tests.cli.pictures import (
     DrawnPage,
     DrawnPages,
@@ -27,8 +24,6 @@ from tests.cli.pictures import (
     group_status,
     topology_status,
 )
-
-WAIT_S = 40
 
 
 @pytest.fixture(scope="module")
@@ -39,26 +34,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @contextmanager
 def served(shop: PageSource | None = None, **others: PageSource) -> Iterator[str]:
-    """The page of topologies by their names, served by a thread with a loop of its own; its
-    address."""
-    sources = DrawnPages(**({} if shop is None else {"shop": shop}), **others)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    runner = web.AppRunner(Server(sources, "s3cret", 0.1).app(), shutdown_timeout=0.1)
-
-    async def start() -> str:
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{runner.addresses[0][1]}/?token=s3cret"
-
-    try:
-        yield asyncio.run_coroutine_threadsafe(start(), loop).result(WAIT_S)
-    finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(WAIT_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(WAIT_S)
-        loop.close()
+    """The page of topologies by their names; its address."""
+    with page_of(DrawnPages(**({} if shop is None else {"shop": shop}), **others)) as address:
+        yield address
 
 
 class Drawn(DrawnPage):

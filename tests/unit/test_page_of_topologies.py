@@ -32,10 +32,6 @@ class Named(DrawnPage):
         self.check()
         return PageState(self.status, {})
 
-    def act(self, action: str, group: str, value: Any) -> str:
-        self.done.append((action, group, value))
-        return "done"
-
 
 class Hangs(Named):
     """One whose coordinator is frozen: who looks waits."""

@@ -6,7 +6,7 @@ import { address, asked_for, show_topologies, shown_now } from "./topologies.js"
 
 const LARGE_MAX = 32, MEDIUM_MAX = 256, POINTS_MAX = 4000;
 const views = new Map();   // group name -> { root, cells, points, chosen }
-let past = {}, seen_ms = 0;
+let past = {}, seen_ms = 0, drawn = false;
 
 const find = (root, selector) => root.querySelector(selector);
 const time = (at_ms) => new Date(at_ms).toLocaleTimeString();
@@ -253,6 +253,8 @@ function show(picture) {
   show_queues(picture.queues);
   show_buffers(picture.buffers);
   queues(picture.queues.map((q) => q.queue));
+  if (!drawn) requestAnimationFrame(() => setTimeout(() => performance.mark("first picture")));
+  drawn = true;
 }
 
 function show_queues(queues) {
