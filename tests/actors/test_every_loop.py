@@ -32,12 +32,11 @@ from pxrs_ray.actors.coordinator import (
 )
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
 from pxrs_ray.config.options import ScalingConfig
-from pxrs_ray.dashboard import server as page_server
 from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.supervision import registry_calls
 from pxrs_ray.supervision.supervisor import Supervisor, problems_here
-from tests.actors import loops_of_homes, loops_of_replicas
+from tests.actors import loops_of_homes, loops_of_replicas, loops_of_the_page
 from tests.actors.ends import KINDS
 from tests.actors.in_process import until
 from tests.actors.in_process import world as world
@@ -336,30 +335,6 @@ async def _beat(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     return watched._beating.cancel
 
 
-async def _page(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    def look() -> Any:
-        fails()
-        raise StoreUnavailable("shown as a trouble")
-
-    patch.setattr(page_server, "GLANCE_S", 0.01)
-    one = SimpleNamespace(names=lambda: ["t"], of=lambda _: SimpleNamespace(look=look))
-    server = page_server.Server(one, "token", 0.01)  # type: ignore[arg-type]
-    server._wanted.set()
-    looking = server._looking(None)  # type: ignore[arg-type]
-    await anext(looking)
-    return lambda: looking.aclose()
-
-
-async def _pages(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(page_server, "GLANCE_S", 0.01)
-    many = SimpleNamespace(names=lambda: [fails()][:0])
-    server = page_server.Server(many, "token", 0.01)  # type: ignore[arg-type]
-    server._wanted.set()
-    looking = server._looking(None)  # type: ignore[arg-type]
-    await anext(looking)
-    return lambda: looking.aclose()
-
-
 async def _limits(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     gate = call_gate.CallGate(None)
     gate._waiting.append(call_gate._Waiting(0.0))
@@ -374,6 +349,7 @@ async def _limits(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 MADE = {
     **loops_of_homes.MADE,
     **loops_of_replicas.MADE,
+    **loops_of_the_page.MADE,
     "scaling": _autoscale,
     "their watch": _buffers,
     "a buffer's watch": _buffers_failing,
@@ -388,8 +364,6 @@ MADE = {
     "ending orphans": _orphans,
     "telling the logs": _telling,
     "beat": _beat,
-    "looking of the page": _page,
-    "topologies of the page": _pages,
     "limits of calls": _limits,
 }
 

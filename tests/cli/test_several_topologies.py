@@ -114,7 +114,7 @@ def test_one_page_shows_both_and_ends_though_pages_are_open(
 
 def test_a_page_of_one_shows_that_one_only(cluster: Cluster, both: Console) -> None:
     with dashboard(cluster, "-t", SECOND) as (_, address, token):
-        with urllib.request.urlopen(f"{address}/events?token={token}", timeout=60) as stream:
-            told = until_event(stream, "topologies")
-            assert [each["topology"] for each in told] == [SECOND]
-            assert until_event(stream, "picture")["topology"] == SECOND
+        stream = urllib.request.urlopen(f"{address}/events?token={token}", timeout=60)
+        assert [each["topology"] for each in until_event(stream, "topologies")] == [SECOND]
+        assert until_event(stream, "picture")["topology"] == SECOND
+        stream.close()
