@@ -22,7 +22,7 @@ def command(
 
     Where several topologies run and none is named, each is shown in a line.
     """
-    from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._ray import soon
     from pxrs_ray.cli._show import answer
     from pxrs_ray.status.views import topology_view
 
@@ -33,7 +33,7 @@ def command(
             answer([each.plain() for each in told], as_json, lambda: _several(told))
             return
         topology = names[0] if names else None
-    found = running(topology)
+    found = soon(topology)
     if group is not None:
         one = found.group(group).status()
         answer(_plain(one) if as_json else None, as_json, one.view)
