@@ -7,7 +7,7 @@ from dataclasses import field
 from pxrs_ray.actors.consumer.worker import Failure
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Incarnation, MemberId, PartitionId
-from pxrs_ray.status.answers import CallUnderWay, GivenUp, PutAside
+from pxrs_ray.status.answers import CallUnderWay, GivenUp, QuarantineSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,4 +25,4 @@ class ConsumerInfo:
     given_up_count: int = 0
     problem: str = ""
     calls: tuple[CallUnderWay, ...] = field(default=())
-    aside: PutAside = field(default_factory=PutAside)
+    aside: QuarantineSize = field(default_factory=QuarantineSize)

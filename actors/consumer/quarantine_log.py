@@ -21,7 +21,7 @@ from pxrs_ray.data.frame import producer_id
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.processing.numbered_appends import NumberedAppends
 from pxrs_ray.processing.quarantine_state import Quarantine, QuarantineRecord, headers_of
-from pxrs_ray.status.answers import PutAside
+from pxrs_ray.status.answers import QuarantineSize
 from pxrs_ray.supervision.passing_trouble import passes
 
 OPERATOR = "?operator"
@@ -131,7 +131,7 @@ class OwnQuarantines:
             found = self._logs[partition] = QuarantineLog.of_owner(spec, partition, epoch)
         return found
 
-    def look(self, partitions: Iterable[PartitionId]) -> PutAside:
+    def look(self, partitions: Iterable[PartitionId]) -> QuarantineSize:
         """What is put aside in those of `partitions` that have a quarantine."""
         keys = messages = 0
         for log in filter(None, map(self._logs.get, partitions)):
@@ -139,4 +139,4 @@ class OwnQuarantines:
             aside = list(log.state.keys.values())
             keys += len(aside)
             messages += sum(len(key.entries) for key in aside)
-        return PutAside(keys, messages)
+        return QuarantineSize(keys, messages)

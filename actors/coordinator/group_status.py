@@ -20,7 +20,7 @@ from pxrs_ray.status.answers import (
     ConsumerStatus,
     GroupStatus,
     PartitionStatus,
-    PutAside,
+    QuarantineSize,
     QueueStatus,
 )
 from pxrs_ray.status.problem import Kind, Report
@@ -299,7 +299,7 @@ def _consumers(
                 info.given_up if info else (),
                 info.given_up_count if info else 0,
                 replica.actor if replica else "",
-                info.aside if info else PutAside(),
+                info.aside if info else QuarantineSize(),
             )
         )
     return tuple(found)

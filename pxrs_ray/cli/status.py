@@ -9,7 +9,7 @@ from pxrs_ray.errors import PxrsError
 
 if TYPE_CHECKING:
     from pxrs_ray.status.answers import GroupStatus, TopologyStatus
-    from pxrs_ray.status.glance import Looked
+    from pxrs_ray.status.glance import OneOfSeveral
     from pxrs_ray.status.rendering import View
 
 ANSWER_WAIT_S = 3.0
@@ -56,17 +56,17 @@ def _topologies() -> list[str]:
     return known_topologies()
 
 
-def _looked_at(name: str) -> Looked:
+def _looked_at(name: str) -> OneOfSeveral:
     from pxrs_ray.actors.client.topology import attach
-    from pxrs_ray.status.glance import Looked
+    from pxrs_ray.status.glance import OneOfSeveral
 
     try:
-        return Looked.of(attach(name, timeout_s=ANSWER_WAIT_S).status())
+        return OneOfSeveral.of(attach(name, timeout_s=ANSWER_WAIT_S).status())
     except PxrsError as error:
-        return Looked.failed(name, error)
+        return OneOfSeveral.failed(name, error)
 
 
-def _several(told: list[Looked]) -> View:
+def _several(told: list[OneOfSeveral]) -> View:
     from pxrs_ray.status.glance import glances_view
 
     return glances_view(told)

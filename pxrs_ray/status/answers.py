@@ -118,14 +118,14 @@ class GivenUp:
 
 
 @dataclass(frozen=True, slots=True)
-class PutAside:
+class QuarantineSize:
     """What is in quarantine: keys, and the messages of them that wait to be re-driven."""
 
     keys: int = 0
     messages: int = 0
 
-    def __add__(self, other: PutAside) -> PutAside:
-        return PutAside(self.keys + other.keys, self.messages + other.messages)
+    def __add__(self, other: QuarantineSize) -> QuarantineSize:
+        return QuarantineSize(self.keys + other.keys, self.messages + other.messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class ConsumerStatus:
     given_up: tuple[GivenUp, ...] = ()
     given_up_count: int = 0
     actor: str = ""
-    aside: PutAside = PutAside()
+    aside: QuarantineSize = QuarantineSize()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -210,9 +210,9 @@ class GroupStatus(Shown):
         return tuple(each for consumer in self.consumers for each in consumer.given_up)
 
     @property
-    def aside(self) -> PutAside:
+    def aside(self) -> QuarantineSize:
         """What is in quarantine now."""
-        return sum((consumer.aside for consumer in self.consumers), PutAside())
+        return sum((consumer.aside for consumer in self.consumers), QuarantineSize())
 
     @property
     def owners(self) -> dict[MemberId, list[PartitionId]]:

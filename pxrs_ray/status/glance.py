@@ -43,7 +43,7 @@ def glance_of(status: TopologyStatus) -> Glance:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class OneOfSeveral:
     """A topology among others: its glance, what it has to do, and why it did not answer."""
 
     glance: Glance
@@ -53,14 +53,14 @@ class Looked:
     error: str = ""
 
     @classmethod
-    def of(cls, status: TopologyStatus) -> Looked:
+    def of(cls, status: TopologyStatus) -> OneOfSeveral:
         """One that has told its status."""
         lag = sum(group.lag for group in status.groups if not group.holds_delayed)
         lag_ms = max((group.lag_ms for group in status.groups), default=0)
         return cls(glance_of(status), len(status.groups), lag, lag_ms)
 
     @classmethod
-    def failed(cls, topology: str, error: PxrsError) -> Looked:
+    def failed(cls, topology: str, error: PxrsError) -> OneOfSeveral:
         """One that has not."""
         return cls(unanswered(topology, error), error=str(error))
 
@@ -70,7 +70,7 @@ class Looked:
         return {**told, "lag": self.lag, "lag_ms": self.lag_ms, "error": self.error}
 
 
-def glances_view(looked: Sequence[Looked]) -> View:
+def glances_view(looked: Sequence[OneOfSeveral]) -> View:
     """Several topologies, one a line; and why some did not answer."""
     rows = [
         (

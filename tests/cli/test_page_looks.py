@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pxrs_ray.dashboard.page_state import PageState
-from pxrs_ray.status.answers import CallUnderWay, GivenUp, PutAside, TopologyStatus
+from pxrs_ray.status.answers import CallUnderWay, GivenUp, QuarantineSize, TopologyStatus
 from pxrs_ray.status.places import WAITING
 from tests.cli.browser import chromium, shown_as
 from tests.cli.pictures import (
@@ -28,6 +28,7 @@ pytestmark = pytest.mark.service
 
 WIDE, TELEPHONE = 1_400, 390
 TOLD = "#messages .told"
+BEYOND = "return arguments[0].scrollWidth - arguments[0].clientWidth"
 # What WCAG 2 asks for of text (AA), and of text that is large or only decorates a field.
 CONTRAST_MIN, CONTRAST_OF_HINTS_MIN = 4.5, 3.0
 
@@ -48,7 +49,7 @@ def ill(partitions: int) -> TopologyStatus:
         calls=(CallUnderWay(1, 100, 127.0),),
         given_up=letters,
         given_up_count=54,
-        aside=PutAside(3, 40),
+        aside=QuarantineSize(3, 40),
     )
     reason = "silent for 4 s, its lease is 10 s"
     silent = replace(silent, state="silent", reason=reason, processed=None, pid=None)
@@ -108,6 +109,8 @@ def test_what_is_wrong_is_told_in_words_beside_its_group(browser: Any) -> None:
         aside = group.find_element("css selector", "[data-look=aside]").text
         assert aside == "54 given up, 3 keys in quarantine"
         assert "11 of 12 consumers" in group.find_element("class name", "facts").text
+        for part in group.find_elements("css selector", ".below > div"):
+            assert browser.execute_script(BEYOND, part) <= 0, "all of it is seen without scrolling"
         rows = group.find_element("css selector", ".consumers tbody").text
         assert "in a call: P1 offset 100 for 127 s" in rows and "its lease is 10 s" in rows
         kinds = [cell.get_attribute("class") for cell in cells(browser)[:4]]

@@ -8,7 +8,7 @@ from pxrs_ray.status.answers import (
     GivenUp,
     GroupStatus,
     PartitionStatus,
-    PutAside,
+    QuarantineSize,
     QueueStatus,
     StoreStatus,
     TopologyStatus,
@@ -205,7 +205,7 @@ ILL: dict[Kind, tuple[TopologyStatus, str]] = {
         "attempt 5): ValueError('no')",
     ),
     Kind.KEYS_ASIDE: (
-        topology_status(first_consumer(group_status(), aside=PutAside(2, 40))),
+        topology_status(first_consumer(group_status(), aside=QuarantineSize(2, 40))),
         "2 keys are in quarantine, 40 messages wait",
     ),
     Kind.KEYS_SKEWED: (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pxrs_ray.errors import DeadlineExceeded, NotFound
-from pxrs_ray.status.glance import Looked, glance_of, glances_view
+from pxrs_ray.status.glance import OneOfSeveral, glance_of, glances_view
 from tests.cli.pictures import buffer_place, group_status, topology_status
 
 
@@ -30,9 +30,9 @@ def test_the_worst_counts(status: object, tone: str, words: str) -> None:
 def test_who_does_not_answer_is_in_the_list_with_the_reason() -> None:
     frozen, gone = DeadlineExceeded("pid 7 lives and is frozen"), NotFound("6 actors are there")
     told = [
-        Looked.of(topology_status(group_status(lag=3))),
-        Looked.failed("late", frozen),
-        Looked.failed("lost", gone),
+        OneOfSeveral.of(topology_status(group_status(lag=3))),
+        OneOfSeveral.failed("late", frozen),
+        OneOfSeveral.failed("lost", gone),
     ]
     text = glances_view(told).text()
     lines = [" ".join(line.split()) for line in text.splitlines()]
