@@ -146,7 +146,10 @@ class BufferLink:
             )
             return None
         if self._way.is_here:
-            return local_socket.connect(offer.address)
+            found = local_socket.connect(offer.address)
+            if found is not None and self._way.is_much:
+                local_socket.widen(found)
+            return found
         if (tls_files(os.environ) is None) != (not offer.fingerprint):
             raise ProtocolError("one end uses TLS and the other does not: see RAY_USE_TLS of both")
         return tcp_socket.begin_to_connect(offer.address)
