@@ -21,14 +21,14 @@ from pxrs_ray.supervision.supervisor import as_ordinary, beside
 
 # What an answer is on the wire, in parts, to the call of that number.
 SaidOf = Callable[[int, Any], Sequence[Any]]
-Say = Callable[[Sequence[Any]], None]
+AnswerWriter = Callable[[Sequence[Any]], None]
 
 
 class LinkCalls:
     """See the rules at the head of this file. `say` writes, `ended` hears of each end of a call
     that was not answered at once."""
 
-    def __init__(self, room: LinkRoom, say: Say, ended: Callable[[], None]) -> None:
+    def __init__(self, room: LinkRoom, say: AnswerWriter, ended: Callable[[], None]) -> None:
         self._room = room
         self._say, self._ended = say, ended
         self._behind: list[Any] = []
@@ -62,7 +62,7 @@ class LinkCalls:
         else:
             beside(lambda: found).add_done_callback(partial(_answer_of, answer))
 
-    def _answer(self, number: int, said_of: SaidOf, say: Say, size: int, found: Any) -> None:
+    def _answer(self, number: int, said_of: SaidOf, say: AnswerWriter, size: int, found: Any) -> None:
         """A call that took its time has ended, with what it found or an error."""
         self._room.calls -= 1
         self._room.size_bytes -= size
@@ -72,7 +72,7 @@ class LinkCalls:
             self._tell(number, said_of, say, found)
         self._ended()
 
-    def _tell(self, number: int, said_of: SaidOf, say: Say, found: Any) -> None:
+    def _tell(self, number: int, said_of: SaidOf, say: AnswerWriter, found: Any) -> None:
         try:
             say(said_of(number, found))
         except Exception as error:  # noqa: BLE001 - it is the caller's, whatever it is
