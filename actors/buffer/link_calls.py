@@ -62,7 +62,9 @@ class LinkCalls:
         else:
             beside(lambda: found).add_done_callback(partial(_answer_of, answer))
 
-    def _answer(self, number: int, said_of: SaidOf, say: AnswerWriter, size: int, found: Any) -> None:
+    def _answer(
+        self, number: int, said_of: SaidOf, say: AnswerWriter, size: int, found: Any
+    ) -> None:
         """A call that took its time has ended, with what it found or an error."""
         self._room.calls -= 1
         self._room.size_bytes -= size
