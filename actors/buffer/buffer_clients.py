@@ -144,7 +144,8 @@ class BufferClients:
     def connect(
         self, indexes: Iterable[int], wait_s: float = CONNECT_WAIT_S, *, much: bool = False
     ) -> None:
-        """Have the connections to these buffers made before the first call; those for `much` too.
+        """Have the connections to these buffers made before the first call; those for `much` too,
+        to buffers that were found.
 
         Returns also when that takes longer than `wait_s`: it goes on then beside the calls.
         """
@@ -156,7 +157,8 @@ class BufferClients:
 
     def _is_connecting(self, index: int, much: bool) -> bool:
         try:
-            return self.of(index).connect(much=much)
+            client = self.known(index) if much else self.of(index)
+            return client is not None and client.connect(much=much)
         except BufferAway:
             return False
 
