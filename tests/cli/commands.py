@@ -48,6 +48,7 @@ FURTHER = {
     "quarantine skip": ["k", "--yes"],
     "queue delete": ["--yes"],
     "queue purge": ["--yes"],
+    "recover registry": ["--accept-loss"],
     "seek": ["end", "--yes"],
     "store check": ["--rounds", "1", "--deadline-ms", "500"],
     "top": ["--frames", "1"],

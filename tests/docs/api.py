@@ -29,6 +29,7 @@ from pxrs_ray.status.answers import (
     GivenUp,
     History,
     PartitionStatus,
+    QuarantineSize,
     QueueStatus,
     StoreStatus,
 )
@@ -184,6 +185,7 @@ PAGES: dict[str, tuple[str, str, str, tuple[Any, ...]]] = {
             SpreadStep,
             StoreStatus,
             pxrs_ray.GroupStatus,
+            QuarantineSize,
             PartitionStatus,
             Stall,
             ConsumerStatus,
@@ -206,7 +208,7 @@ PAGES: dict[str, tuple[str, str, str, tuple[Any, ...]]] = {
 # What is answered, and read: of what it has beside its fields, only properties are told.
 READ_ONLY = (
     *(BufferStats, BufferStatus, CallUnderWay, Change, Difference, GivenUp, HomeMove, KeyAside),
-    *(Leaving, LogEnds, Move, Moved, Parked, PartitionChangeEvent, Removal, Report),
+    *(Leaving, LogEnds, Move, Moved, Parked, PartitionChangeEvent, QuarantineSize, Removal, Report),
     *(Severity, ShownPlan, ShownSeekPlan, SpreadStep, Stall, StoreStatus),
 )
 # What a handle has for our own use.
