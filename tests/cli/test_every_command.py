@@ -89,9 +89,9 @@ def test_quiet_is_everywhere(
 REMOVES = {
     "group delete billing --force": "group billing was not removed: say --yes",
     "queue delete orders --force": "queue orders was not removed: say --yes",
-    "queue purge orders": "queue orders was not",
+    "queue purge orders": "messages of orders was not removed: say --yes",
     "seek billing start": "no checkpoint of billing was moved: say --yes",
-    "dead-letters drop billing --key k": "no letter was dropped: say --yes",
+    "dead-letters drop billing --key k": "only 'dead_letter' sends letters",
     "quarantine skip billing k": "no message was given up: say --yes",
     "down desk --delete": "topology desk was not removed: say --yes",
 }
