@@ -16,7 +16,7 @@ import ray
 
 from pxrs_ray.actors.buffer.lease_gate import BufferLeaseGate
 from pxrs_ray.actors.buffer.log_reader import LogReader
-from pxrs_ray.actors.buffer.log_writer import LogWriter
+from pxrs_ray.actors.buffer.log_writer import LogWriter, in_threads
 from pxrs_ray.actors.buffer.maintenance import Maintenance, patiently
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.protocol import BufferGrant, BufferInfo
@@ -90,7 +90,7 @@ class ServingState:
 
     def _new_manager(self) -> LogManager:
         args = (self._folder, self._index, self._buffers)
-        return LogManager(*args, wall_ms(), files=self._files)
+        return LogManager(*args, wall_ms(), files=self._files, each=in_threads)
 
     def _found(self) -> Parts:
         self.life.check_open()
