@@ -39,12 +39,13 @@ MANY_LOGS = 32
 class LogWriter:
     """See the rules at the head of this file. For one event loop."""
 
-    def __init__(self, changed: Callable[[PartitionLog], None]) -> None:
-        """`changed` gets, on the event loop, each log that may have something new to read."""
+    def __init__(self, changed: Callable[[PartitionLog], None], *, apart: bool = True) -> None:
+        """`changed` gets, on the event loop, each log that may have something new to read. `apart`
+        says that jobs of different logs have nothing in common: see `WriteTurns`."""
         self.syncs = 0
         self.sync_ms_max = 0.0
         self._changed = changed
-        self._turns = WriteTurns()
+        self._turns = WriteTurns(apart=apart)
         self._waiting: dict[WriteJob, asyncio.Future[None]] = {}
         self._given = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None

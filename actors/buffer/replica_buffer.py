@@ -57,6 +57,9 @@ class ReplicaBuffer(Buffer):
     """See the rules at the head of this file. The logs of the slot are in `folder`, on the disk
     `disk_id`."""
 
+    # What is done to any log goes through the one machine of the replica.
+    logs_apart = False
+
     def __init__(
         self,
         topology: str,

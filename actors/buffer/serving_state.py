@@ -43,6 +43,9 @@ class Parts:
 class ServingState:
     """The disk part of `Buffer`. See the rules at the head of this file."""
 
+    # Whether what is done to one log has nothing to do with any other.
+    logs_apart = True
+
     def __init__(
         self, topology: str, index: int, buffers: int, folder: Path, files: Files, disk_id: str
     ) -> None:
@@ -57,7 +60,9 @@ class ServingState:
         self._incarnation = uuid.uuid4().hex
         self._counts: Counter[str] = Counter()
         self._waiting: Waiting = {}
-        self._writer = LogWriter(lambda log: wake(self._waiting, (log.queue, log.partition)))
+        self._writer = LogWriter(
+            lambda log: wake(self._waiting, (log.queue, log.partition)), apart=self.logs_apart
+        )
         what = f"buffer {self._index} of {self._topology}"
         self._gate = self._new_gate(what)
         self._parts: Parts | None = None
