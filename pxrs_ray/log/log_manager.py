@@ -29,7 +29,7 @@ from pxrs_ray.errors import LockHeld, LogAway, LogError, LogReplaced, PxrsError
 from pxrs_ray.files import Files
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.log_opening import log_folder
-from pxrs_ray.log.open_logs import Each, OpenLogs, one_by_one
+from pxrs_ray.log.open_logs import ForEach, OpenLogs, one_by_one
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence
 from pxrs_ray.log.queues_file import check_change, logs_in, put_aside, read_queues, write_queues
@@ -68,7 +68,7 @@ class LogManager(OpenLogs):
         now_ms: int,
         *,
         files: Files | None = None,
-        each: Each = one_by_one,
+        each: ForEach = one_by_one,
     ) -> None:
         """Open every log of the queues that this buffer knew when it ended. Raises OSError."""
         super().__init__(index, buffers)

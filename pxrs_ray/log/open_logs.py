@@ -16,12 +16,12 @@ from pxrs_ray.log.log_changes import LogChanges
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Offset, PartitionId, QueuePartition
 
-Each = Callable[[Callable[[Any], None], Iterable[Any]], None]
+ForEach = Callable[[Callable[[Any], None], Iterable[Any]], None]
 """Does something to each of these, in any order or at once, and returns when all is done."""
 
 
 def one_by_one(work: Callable[[Any], None], values: Iterable[Any]) -> None:
-    """The `Each` without threads."""
+    """The `ForEach` without threads."""
     for value in values:
         work(value)
 
