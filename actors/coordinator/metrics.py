@@ -137,9 +137,11 @@ class Sources:
 class TopologyMetrics:
     """Sets the metrics of one topology. For the coordinator."""
 
+    # Whether nothing was otherwise in the last report.
+    _calm = False
+
     def __init__(self, topology: str) -> None:
         self._topology = topology
-        self._calm = False
         self._made: dict[str, Any] = {}
         self._totals: dict[tuple[str, tuple[str, ...]], float] = {}
         self._owners: dict[str, set[str]] = {}
