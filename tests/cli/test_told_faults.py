@@ -55,7 +55,10 @@ def topology(disk: Path) -> Iterator[Topology]:
         queues={
             "orders": QueueConfig(partitions=2),
             "small": QueueConfig(
-                partitions=1, partition_bytes_max=SMALL_BYTES, message_bytes_max=MESSAGE_BYTES
+                partitions=1,
+                partition_bytes_max=SMALL_BYTES,
+                segment_bytes_max=SMALL_BYTES // 4,
+                message_bytes_max=MESSAGE_BYTES,
             ),
         },
     )
