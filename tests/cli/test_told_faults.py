@@ -105,7 +105,7 @@ def test_a_consumer_that_is_frozen_is_not_told_as_one_that_is_slow(topology: Top
 
 def test_appends_that_are_refused_are_told_with_the_reason(topology: Topology) -> None:
     with topology.producer("small") as producer:
-        for _ in range(2 * SMALL_BYTES // MESSAGE_BYTES):
+        for _ in range(3 * SMALL_BYTES // (2 * MESSAGE_BYTES)):
             producer.send("k", b"x" * MESSAGE_BYTES)
         told = until_told(topology, Kind.APPENDS_REFUSED)
         assert "the last one of P0 of small: PartitionFull(" in told
