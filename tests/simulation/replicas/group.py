@@ -19,14 +19,17 @@ from pxrs_ray.replication.peer_messages import LogKey
 from pxrs_ray.replication.peer_wire import unpack_peer
 from pxrs_ray.replication.placement import (
     InSync,
+    Placement,
     ReplicaSeen,
     first_placement,
 )
+from pxrs_ray.replication.placements import placements_from
 from tests.simulation.replicas.faults import ReplicaFaults
 from tests.simulation.replicas.kept import (
     AGAIN_MS,
     FAULTS,
     SETTLE_MS,
+    SLOT,
     SPARES,
     TROUBLE_MS,
     Entry,
@@ -104,6 +107,7 @@ class ReplicaGroup(ReplicaFaults):
         for disk in list(self.disks.values())[: rules.replicas]:
             self._begin(disk)
         living = {n: ReplicaSeen(p.life, p.who.boot) for n, p in self.processes.items()}
+        self.being_written: list[str] = []
         self.registry = Registry(first_placement(tuple(living), living))
         self._coordinators = 0
         self.start_coordinator()
@@ -171,8 +175,12 @@ class ReplicaGroup(ReplicaFaults):
         process.disk.lose_logs()
 
     def has_other(self, name: str) -> bool:
-        """Whether another replica in sync keeps what it has, whatever becomes of this one."""
-        placement = self.registry.placement
+        """Whether another replica in sync keeps what it has, whatever becomes of this one; also by
+        what is about to stand in the registry."""
+        coming = [placements_from(text).slots[SLOT] for text in self.being_written]
+        return all(self._has_other(name, one) for one in (self.registry.placement, *coming))
+
+    def _has_other(self, name: str, placement: Placement) -> bool:
         if placement.in_sync(name) is None:
             return True
         process = self.processes.get(name)

@@ -16,6 +16,7 @@ from tests.simulation.simulator.disk import SimulatedDisk
 SLOT = 0
 PING_MS = 40
 HEARD_MS = 250
+ANSWER_MS = 60
 TICK_MS = 25
 AGAIN_MS = 80
 FRAMES_BYTES = 900  # of one message between replicas: three frames or so
