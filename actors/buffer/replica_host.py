@@ -148,8 +148,7 @@ class ReplicaHost(ReplicaLead):
         self._do(lambda: self.replica.needs(told.min_isr, monotonic_ms()))
         if absent is not None:
             self._do(lambda: self.replica.absent(absent, monotonic_ms()))
-        if told.settled > self._settled:
-            self._settled = told.settled
+        if self.settle(told.settled):
             self._changed()
 
     def _answer(self) -> ReplicaAnswer:

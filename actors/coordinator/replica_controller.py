@@ -36,6 +36,7 @@ from pxrs_ray.replication.placement import Disk, LeaderEpoch, Placement
 from pxrs_ray.replication.placements import (
     DOCUMENT,
     PLACEMENTS,
+    AskReplicas,
     KeepPlacements,
     PlacementRules,
     SlotPlacements,
@@ -58,6 +59,8 @@ OPEN_PAUSE_S = 0.3
 # A process that ends soon, on a full disk for one, is not started again at once, and ever more
 # seldom where that goes on.
 SHORT_LIFE_MS, AGAIN_S, AGAIN_MOST_S = 5_000, 1.0, 30.0
+# For how long who starts again leaves the processors to who was elected in its place.
+ROOM_S = 1.0
 BEGIN_WAIT_S = 60.0
 SERVE_WAIT_S = 20.0
 
@@ -129,7 +132,8 @@ class ReplicaController(ReplicaPlacing):
                 "not know which replicas of them are in sync: restore the registry that does. They "
                 "cannot be begun again from the disks alone"
             )
-        return spread_replicas(range(self._how.count), nodes, self._how.replicas)
+        how = self._how
+        return spread_replicas(range(how.count), nodes, how.replicas, how.spread_by)
 
     async def _place_first(self, chosen: dict[Slot, tuple[Disk, ...]]) -> None:
         def all_seen() -> bool:
@@ -175,11 +179,23 @@ class ReplicaController(ReplicaPlacing):
                 self._clients.pop((slot, disk), None)
             if not self._is_wanted(slot, disk):
                 await self._dismiss(slot, disk, client)
+            await self._until(lambda: self._may_begin_again(slot, disk), ROOM_S)
             if monotonic_ms() - began_ms < SHORT_LIFE_MS:
                 await asyncio.sleep(pauses.failed())
             else:
                 pauses.worked()
         self._watched.discard((slot, disk))
+
+    def _may_begin_again(self, slot: Slot, disk: Disk) -> bool:
+        """Whether a process may start on a disk: it takes the time of all that are on its node, and
+        who was elected in its place serves before."""
+        placement = self._placed.get(slot)
+        if placement is None or not self._is_wanted(slot, disk):
+            return True
+        living = self._table.living(slot, monotonic_ms())
+        others = [m.disk for m in placement.isr if m.disk != disk and m.disk in living]
+        is_served = placement.leader != disk and self._settled.get(slot) == placement.epoch
+        return is_served or not others
 
     async def _look_while_there(self, slot: Slot, disk: Disk, client: ReplicaClient) -> None:
         hold_ms = min(HOLD_MS, round(self._how.lease_s * 1_000 / 5))
@@ -258,6 +274,9 @@ class ReplicaController(ReplicaPlacing):
                     self._decided.set()
                 case TellReplicas(slot, placement):
                     self._tell(slot, placement)
+                case AskReplicas(slot):
+                    for disk in self._placed[slot].replicas:
+                        self._tell_one(slot, disk)
 
     async def _keep_for_ever(self) -> None:
         while True:
@@ -308,7 +327,7 @@ class ReplicaController(ReplicaPlacing):
             if client is None or node is None:
                 return
             home = led_home(self._homing.homes.slots.get(slot), placement, node)
-            await self._homing.keep(lambda homes: homes.with_slot(slot, home))
+            await self._homing.led(slot, home)
             self._served[slot] = epoch
             self._pool.begins_at(slot, home)
             self._pool.placed(slot, home, client.handle)

@@ -21,7 +21,12 @@ from pxrs_ray.actors.buffer.replica_client import ReplicaClient
 from pxrs_ray.actors.cluster.ray_errors import is_gone
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.home_controller import HomeController
-from pxrs_ray.actors.coordinator.replica_followers import CALL_WAIT_S, ReplicaFollowers, Replicated
+from pxrs_ray.actors.coordinator.replica_followers import (
+    CALL_WAIT_S,
+    ReplicaFollowers,
+    ReplicasWanted,
+    Replicated,
+)
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UsageError
 from pxrs_ray.model import Slot
@@ -43,7 +48,7 @@ from pxrs_ray.topology.replica_moves import (
     ReplicaStep,
     Wanted,
 )
-from pxrs_ray.topology.replica_spread import another_disk
+from pxrs_ray.topology.replica_spread import another_disk, shared_places
 
 logger = logging.getLogger(__name__)
 
@@ -82,18 +87,22 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
         placement = self._placed.get(slot)
         return placement is None or disk in (*placement.replicas, self._coming.get(slot))
 
-    def follow(self, replicas: int, min_isr: int, replace_after_ms: int) -> None:
+    def follow(self, wanted: ReplicasWanted) -> None:
         """From now on so many replicas are wanted, and so many must be in sync."""
-        rules = replace(self._how.rules, min_isr=min_isr)
+        rules = replace(self._how.rules, min_isr=wanted.min_isr)
         self._how = replace(
-            self._how, replicas=replicas, replace_after_ms=replace_after_ms, rules=rules
+            self._how,
+            replicas=wanted.replicas,
+            replace_after_ms=wanted.replace_after_ms,
+            rules=rules,
+            spread_by=wanted.spread_by,
         )
 
     # --- where they are to be ---------------------------------------------------------------------
 
     def _wanted(self) -> Wanted:
         overdue = self._away.overdue(self._how.replace_after_ms)
-        return Wanted(self._how.replicas, self._homing.nodes, overdue)
+        return Wanted(self._how.replicas, self._homing.nodes, overdue, self._how.spread_by)
 
     def _place_replicas(self) -> None:
         """Take the next step of each slot to where its replicas are to be."""
@@ -179,7 +188,8 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
         if wanted is not None:
             return find_node(self._homing.nodes, wanted)
         placed = {each: one.replicas for each, one in self._placed.items()}
-        disk = another_disk(slot, placed, [source], self._homing.nodes)
+        by = self._how.spread_by
+        disk = another_disk(slot, placed, [source], self._homing.nodes, spread_by=by)
         node = self._node_of(disk) if disk is not None else None
         if node is None:
             raise UsageError(
@@ -253,7 +263,8 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
         for disk in sorted(placement.replicas, key=lambda each: each != placement.leader):
             node, in_sync = self._node_of(disk), placement.in_sync(disk) is not None
             where = (node.host, node.node) if node is not None else ("", "")
-            found.append(ReplicaStatus(*where, disk, in_sync, disk == placement.leader))
+            place = node.labels.get(self._how.spread_by, "") if node is not None else ""
+            found.append(ReplicaStatus(*where, disk, in_sync, disk == placement.leader, place))
         return tuple(found)
 
     # --- what people are told ---------------------------------------------------------------------
@@ -269,4 +280,9 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
             where = node.host if node is not None else "that is away"
             text = f"buffer {slot} is about to have a replica on host {where}"
             found.append(Report(Kind.BUFFER_MOVES, text, slot))
+        by = self._how.spread_by
+        for slot, placement in sorted(self._placed.items()):
+            for place, on in shared_places(placement.replicas, self._homing.nodes, by).items():
+                text = f"buffer {slot} has replicas on hosts {', '.join(on)} of one {by}, {place}"
+                found.append(Report(Kind.REPLICAS_TOGETHER, text, slot))
         return found

@@ -96,6 +96,15 @@ class AskReplicas:
     slot: Slot
 
 
+@dataclass(slots=True)
+class _Missed:
+    """Since when a leader has been missed, and the processes that have answered what they were
+    asked since then: which of each disk's."""
+
+    since_ms: int
+    answered: dict[Disk, int] = field(default_factory=dict)
+
+
 PlacementEffect = KeepPlacements | TellReplicas | AskReplicas
 Living = Mapping[Disk, ReplicaSeen]
 PlacementChange = Callable[[Placement | None, Living], Placement | None]
@@ -111,8 +120,8 @@ class SlotPlacements:
         self._began_ms = now_ms
         self._seen: dict[tuple[Slot, Disk], tuple[int, ReplicaSeen]] = {}
         self._dismissed_ms: dict[tuple[Slot, Disk], int] = {}
-        # Since when a slot has no leader that lives, and could have another one.
-        self._missed_ms: dict[Slot, int] = {}
+        # The slots that have no leader that lives, and could have another one.
+        self._missed: dict[Slot, _Missed] = {}
         # The newest of a kind counts: who is not answered in time says it again.
         self._wanted: dict[tuple[Slot, str], PlacementChange] = {}
         self._away_ms = dict(found.away_ms)
@@ -135,6 +144,9 @@ class SlotPlacements:
             return
         if known is None or known[0] <= asked_ms:
             self._seen[slot, disk] = asked_ms, seen
+            missed = self._missed.get(slot)
+            if missed is not None and asked_ms >= missed.since_ms:
+                missed.answered[disk] = seen.life
             self.look(now_ms)
 
     def died(self, slot: Slot, disk: Disk, life: int, now_ms: int) -> None:
@@ -218,12 +230,12 @@ class SlotPlacements:
             made = change(slots.get(slot), self.living(slot, now_ms))
             if made is not None:
                 slots[slot] = made
-        for slot in list(self._missed_ms):
-            elected = self._elected(slot, slots[slot], now_ms)
+        for slot, missed in list(self._missed.items()):
+            elected = self._elected(slot, slots[slot], missed, now_ms)
             if elected is not None:
                 slots[slot] = elected
                 # Whoever leads by this may be missed in its turn.
-                del self._missed_ms[slot]
+                del self._missed[slot]
         wanted_all = replace(self.placements, slots=slots, away_ms=self._away_ms)
         if wanted_all != self.placements:
             self._writing = wanted_all
@@ -236,19 +248,23 @@ class SlotPlacements:
             if slot in changing or not self._has_heard(slot, placement, now_ms):
                 continue
             if elect(placement, self.living(slot, now_ms), self._rules.synced_only) is None:
-                self._missed_ms.pop(slot, None)
-            elif slot not in self._missed_ms:
-                self._missed_ms[slot] = now_ms
+                self._missed.pop(slot, None)
+            elif slot not in self._missed:
+                self._missed[slot] = _Missed(now_ms)
                 self._effects.append(AskReplicas(slot))
 
-    def _elected(self, slot: Slot, placement: Placement, now_ms: int) -> Placement | None:
+    def _elected(
+        self, slot: Slot, placement: Placement, missed: _Missed, now_ms: int
+    ) -> Placement | None:
         """Who leads from now on a slot whose leader is missed; None where that is not known yet."""
-        living, since_ms = self.living(slot, now_ms), self._missed_ms[slot]
-        answered = {disk for disk in living if self._seen[slot, disk][0] >= since_ms}
+        living = self.living(slot, now_ms)
+        answered = {
+            d for d, life in missed.answered.items() if d in living and living[d].life == life
+        }
         found = elect(placement, living, self._rules.synced_only, answered)
         if found is None or found.leader in answered:
             return found
-        return found if now_ms - since_ms >= self._rules.answer_ms else None
+        return found if now_ms - missed.since_ms >= self._rules.answer_ms else None
 
     def begin(self, slot: Slot, replicas: tuple[Disk, ...], now_ms: int) -> None:
         """Place the logs of a slot that are about to be made; one that is placed stays as it is.

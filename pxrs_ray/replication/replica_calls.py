@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.late_dataclass import dataclass
-from pxrs_ray.model import Generation
+from pxrs_ray.log.identity import Identity
+from pxrs_ray.model import Epoch, Generation, Offset, PartitionId
 from pxrs_ray.replication.placement import Disk, IsrChange, LeaderEpoch, Placement, ReplicaSeen
 
 
@@ -57,3 +59,24 @@ class ReplicaAnswer:
     leads: LeaderEpoch = 0
     missing: tuple[str, ...] = ()
     asks: IsrChange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeadFound:
+    """What a coordinator has to know of a replica that is to serve: what its folder had noted, who
+    it is, and, by queue and group, the highest epoch of a reader that each partition has seen."""
+
+    noted: Identity
+    info: BufferInfo
+    fences: Mapping[tuple[str, str], Mapping[PartitionId, Epoch]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKnown:
+    """What a leader has to know of a group: which epochs its readers have, and how far it has
+    come."""
+
+    queue: str
+    group: str
+    epochs: Mapping[PartitionId, Epoch]
+    checkpoints: Mapping[PartitionId, Offset]

@@ -85,6 +85,7 @@ PLACES = {
     ): f"{THREADS}test_a_thread_goes_on",
     ("actors/coordinator/home_controller.py", "rounds"): LOOPS,
     ("actors/coordinator/home_controller.py", ""): LOOPS,
+    ("actors/coordinator/home_controller.py", "homes"): LOOPS,
     ("actors/coordinator/replica_controller.py", "placing"): LOOPS,
     ("actors/coordinator/replica_controller.py", "keeping placements"): LOOPS,
     ("actors/coordinator/replica_controller.py", "telling a replica"): LOOPS,

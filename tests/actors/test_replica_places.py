@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.actors.coordinator import replica_controller
+from pxrs_ray.actors.coordinator.replica_followers import ReplicasWanted
 from pxrs_ray.data.protocol import Appended
 from pxrs_ray.errors import BufferAway, UsageError
 from pxrs_ray.replication.slot_leader import SlotLeader
@@ -200,18 +201,18 @@ def test_the_number_of_replicas_and_the_least_in_sync_change_while_appends_go_on
     async def scene(group: Group) -> None:
         async with load(group) as running:
             for replicas, least in ((3, 2), (2, 1), (3, 3), (2, 2), (2, 1)):
-                group.controller.follow(replicas, least, 1_000)
+                group.controller.follow(ReplicasWanted(replicas, least, 1_000, ""))
                 await group.until(
                     lambda: len(group.isr()) == len(group.placement.replicas) == replicas,  # noqa: B023
                     "as many are in sync",
                 )
                 await running.goes_on()
-            group.controller.follow(2, 2, 1_000)
+            group.controller.follow(ReplicasWanted(2, 2, 1_000, ""))
             await group.until(lambda: leader_of(group)._settings.min_isr == 2, "it is heard")
             lost = group.following_in_sync()
             await group.kill(lost)
             await group.until(lambda: not leader_of(group).takes, "it leaves the set")
-            group.controller.follow(2, 1, 1_000)
+            group.controller.follow(ReplicasWanted(2, 1, 1_000, ""))
             await running.goes_on()
 
     played(scene, tmp_path, disks=3)

@@ -13,6 +13,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from pxrs_ray.actors.buffer import replica_lead
+from pxrs_ray.actors.coordinator import replica_controller
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Appended, Refused
@@ -143,6 +144,8 @@ def test_a_leader_is_prepared_while_it_learns_and_serves_nobody_before_it_knows_
             await put(name, text)
 
         group.controller._put = slow_put  # type: ignore[method-assign]
+        table = group.controller._table
+        table._rules = replace(table._rules, answer_ms=0)  # nobody waits for who may lead alone
         await group.kill(led)
         await group.until(lambda: group.leading != led, "another one is prepared")
         assert len(group.isr()) == 2 and group.serves is not None
@@ -154,6 +157,61 @@ def test_a_leader_is_prepared_while_it_learns_and_serves_nobody_before_it_knows_
         goes_on.set()
         await group.open()
         assert await group.read() == [0]
+
+    played(scene, tmp_path)
+
+
+def test_one_write_says_who_leads_and_that_the_dead_one_is_not_in_sync(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        assert isinstance(await group.append(0), Appended)
+        led, put, written = group.leading, group._put, []
+
+        async def counted(name: str, text: str) -> None:
+            written.append(text)
+            await put(name, text)
+
+        group.controller._put = counted  # type: ignore[method-assign]
+        await group.kill(led)
+        await group.until(lambda: group.leading != led, "another one leads")
+        assert group.isr() == {group.leading} and len(written) == 1
+        await group.open()
+        assert await group.read() == [0]
+        assert len(written) == 1
+
+    played(scene, tmp_path)
+
+
+def test_who_starts_again_leaves_the_processors_to_who_was_elected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_controller, "ROOM_S", 60.0)
+
+    async def scene(group: Group) -> None:
+        assert isinstance(await group.append(0), Appended)
+        led, starts = group.leading, group.start
+
+        def start(disk: str) -> None:
+            placement = group.placement
+            served = group.controller._settled.get(0) == placement.epoch
+            began.append((disk, placement.leader, served))
+            starts(disk)
+
+        began: list[tuple[str, str, bool]] = []
+        group.start = start  # type: ignore[method-assign]
+        await group.kill(led)
+        group.ended.remove(led)
+        await group.until(lambda: group.leading != led, "another one leads")
+        await asyncio.sleep(0.2)
+        assert began == [], "it waits for that"
+        await group.open()
+        await group.until(lambda: began, "it starts again")
+        assert began[0] == (led, group.leading, True)
+        await group.until(lambda: len(group.isr()) == 2, "both are in sync")
+        follower = group.following
+        began.clear()
+        await group.kill(follower)
+        group.ended.remove(follower)
+        await group.until(lambda: began, "who follows starts again at once")
 
     played(scene, tmp_path)
 

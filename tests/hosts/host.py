@@ -258,6 +258,7 @@ class Host:
             *(RAY, "start", *where, f"--node-ip-address={self.address}", f"--num-cpus={cpus}"),
             *(f"--object-store-memory={OBJECT_STORE_BYTES}", "--include-log-monitor=false"),
             *("--disable-usage-stats", f"--resources={json.dumps({self.name: 1000})}"),
+            f"--labels=zone={'odd' if self.index % 2 else 'even'}",
         ]
         given = {**NO_WORKERS_AHEAD, **(environment or {})}
         return self.start(command, environment=given, stdout=output, stderr=subprocess.STDOUT)

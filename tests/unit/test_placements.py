@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pxrs_ray.errors import StoreSchemaError, UsageError
 from pxrs_ray.replication.placement import InSync, IsrChange, Placement, ReplicaSeen
 from pxrs_ray.replication.placements import (
     PLACEMENTS,
+    AskReplicas,
     KeepPlacements,
     PlacementRules,
     Placements,
@@ -15,12 +18,18 @@ from pxrs_ray.replication.placements import (
     TellReplicas,
     placements_from,
 )
+from pxrs_ray.topology.homes import Home, Homes
 from pxrs_ray.topology.node_seen import NodeSeen
-from pxrs_ray.topology.replica_spread import another_disk, spread_replicas
+from pxrs_ray.topology.replica_spread import (
+    another_disk,
+    homes_as_placed,
+    shared_places,
+    spread_replicas,
+)
 
 BOOT = "boot 1"
 A, B, C = (InSync(disk, BOOT) for disk in "abc")
-RULES = PlacementRules(heard_ms=250)
+RULES = PlacementRules(heard_ms=250, answer_ms=5)
 BOTH = Placement(("a", "b", "c"), (A, B), "a", 1, 1, 1)
 LATE_MS = 300
 
@@ -40,6 +49,13 @@ def effects(table: SlotPlacements) -> list[object]:
     return found
 
 
+def late(table: SlotPlacements, now_ms: int = LATE_MS, slot: int = 0) -> None:
+    """Nobody answers who is asked because a leader is missed."""
+    table.look(now_ms)
+    assert effects(table) == [AskReplicas(slot)]
+    table.look(now_ms + RULES.answer_ms)
+
+
 def kept(table: SlotPlacements) -> Placement:
     """What it wants to be durable."""
     [effect] = effects(table)
@@ -50,6 +66,7 @@ def kept(table: SlotPlacements) -> Placement:
 def test_nobody_hears_of_an_election_before_it_is_durable() -> None:
     table = table_of()
     table.died(0, "a", 1, LATE_MS)
+    late(table)
     led = kept(table)
     assert (led.leader, led.epoch, led.version) == ("b", 2, 2)
     assert table.placements.slots[0] == BOTH
@@ -60,9 +77,59 @@ def test_nobody_hears_of_an_election_before_it_is_durable() -> None:
     assert table.placements.slots[0] == led
 
 
+def test_who_answers_since_the_leader_was_missed_leads_with_who_lives_by_one_write() -> None:
+    table = table_of()
+    table.died(0, "a", 1, LATE_MS)
+    assert effects(table) == [AskReplicas(0)]
+    table.heard(0, "b", LATE_MS - 1, ReplicaSeen(1, BOOT), LATE_MS + 1)
+    assert effects(table) == [], "it was asked before: it may have gone with the leader"
+    table.heard(0, "b", LATE_MS, ReplicaSeen(1, BOOT), LATE_MS + 2)
+    led = kept(table)
+    assert (led.leader, led.epoch, led.isr) == ("b", 2, (B,))
+    table.kept(True, LATE_MS + 3)
+    assert effects(table) == [TellReplicas(0, led)]
+
+
+def test_for_who_does_not_answer_nobody_leaves_the_in_sync_set() -> None:
+    table = table_of()
+    table.died(0, "a", 1, LATE_MS)
+    late(table)
+    led = kept(table)
+    assert (led.leader, led.isr) == ("b", (A, B)), "it may be gone, and the other one has all"
+
+
+def test_what_was_answered_before_another_leader_was_missed_counts_for_nothing() -> None:
+    table = table_of(Placement(("a", "b", "c"), (A, B, C), "a", 1, 1, 1))
+    table.died(0, "a", 1, LATE_MS)
+    effects(table)
+    table.heard(0, "b", LATE_MS, ReplicaSeen(1, BOOT), LATE_MS + 2)
+    table.heard(0, "c", LATE_MS, ReplicaSeen(1, BOOT), LATE_MS + 2)
+    assert kept(table).isr == (B, C)
+    table.died(0, "b", 1, LATE_MS + 3)
+    table.kept(True, LATE_MS + 4)
+    assert AskReplicas(0) in effects(table)
+    table.heard(0, "c", LATE_MS + 3, ReplicaSeen(1, BOOT), LATE_MS + 5)
+    assert effects(table) == []
+    table.heard(0, "c", LATE_MS + 4, ReplicaSeen(1, BOOT), LATE_MS + 6)
+    led = kept(table)
+    assert (led.leader, led.isr) == ("c", (C,))
+
+
+def test_a_leader_that_is_missed_is_asked_after_while_something_else_is_written() -> None:
+    table = table_of()
+    table.note_away({"c": 1_500}, LATE_MS)
+    effects(table)
+    table.died(0, "a", 1, LATE_MS + 1)
+    assert effects(table) == [AskReplicas(0)]
+    table.heard(0, "b", LATE_MS + 1, ReplicaSeen(1, BOOT), LATE_MS + 2)
+    table.kept(True, LATE_MS + 3)
+    assert kept(table).isr == (B,)
+
+
 def test_who_was_replaced_changes_and_tells_nothing_more() -> None:
     table = table_of()
     table.died(0, "a", 1, LATE_MS)
+    late(table)
     kept(table)
     table.kept(False, LATE_MS + 2)
     assert table.ended
@@ -77,7 +144,7 @@ def test_who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent() -> None:
     table.heard(0, "b", 10, ReplicaSeen(1, BOOT), 20)
     table.look(200)
     assert effects(table) == [] and table.absent(0, 200) is None
-    table.look(251)
+    late(table, 251)
     assert kept(table).leader == "b"
     assert table.absent(0, 251) == frozenset({"a", "c"})
     assert table.absent(7, 251) is None
@@ -86,6 +153,7 @@ def test_who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent() -> None:
 def test_an_answer_counts_from_when_it_was_asked_and_none_for_an_earlier_process() -> None:
     table = table_of()
     table.heard(0, "a", 310, ReplicaSeen(2, BOOT), 320)
+    late(table, 320)
     assert kept(table).leader == "b", "that process does not lead"
     table.heard(0, "a", 305, ReplicaSeen(1, BOOT), 330)
     assert table.living(0, 330)["a"].life == 2
@@ -118,6 +186,7 @@ def test_a_slot_leaves_a_disk_once_that_does_not_lead_and_only_as_it_was_seen() 
     table.change_disks(0, 1, ("d", "b", "c"), LATE_MS)
     assert effects(table) == []
     table.died(0, "a", 1, LATE_MS)
+    late(table)
     kept(table)
     table.kept(True, LATE_MS)
     effects(table)
@@ -232,6 +301,16 @@ def test_the_document_reads_back_and_a_newer_one_is_refused() -> None:
         placements_from(PLACEMENTS.encode_text(Placements(form=2)))
 
 
+def test_who_was_elected_is_at_home_there_though_the_document_of_homes_came_late() -> None:
+    known = Home("a", "n1", "h1", 1, "boot", since=1)
+    homes = Homes().with_slot(0, known).with_slot(1, known)
+    led = {0: replace(BOTH, leader="b", epoch=2), 1: BOTH, 2: replace(BOTH, leader="", epoch=0)}
+    found = homes_as_placed(homes, led)
+    assert found.slots == {0: Home("b", "", "", 2, since=2), 1: known}
+    stays = homes_as_placed(homes, {0: replace(BOTH, epoch=3)}).slots[0]
+    assert (stays.disk, stays.term, stays.since) == ("a", 3, 1)
+
+
 # --- where replicas go ----------------------------------------------------------------------------
 
 
@@ -253,6 +332,45 @@ def test_replicas_are_on_hosts_of_their_own_and_all_have_as_much(hosts: int, rep
     ]
     assert leads == [2] * hosts
     assert max(has) - min(has) <= 1
+
+
+def zoned(zones: str) -> list[NodeSeen]:
+    """A node of each of these zones; `-` has no label."""
+    return [
+        NodeSeen(f"n{at}", f"h{at}", f"d{at}", labels={} if z == "-" else {"zone": z})
+        for at, z in enumerate(zones)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("zones", "replicas"), [("aabb", 2), ("aaabbc", 3), ("aab", 2), ("aa-", 2)]
+)
+def test_replicas_are_in_zones_of_their_own_as_far_as_there_are_as_many(
+    zones: str, replicas: int
+) -> None:
+    there = zoned(zones)
+    placed = spread_replicas(range(12), there, replicas, "zone")
+    for disks in placed.values():
+        assert shared_places(disks, there, "zone") == {}
+    assert any(
+        shared_places(d, there, "zone") for d in spread_replicas(range(12), there, 2).values()
+    )
+
+
+def test_where_there_are_fewer_zones_than_replicas_hosts_count_and_it_is_told() -> None:
+    there = zoned("aab")
+    disks = spread_replicas([0], there, 3, "zone")[0]
+    assert sorted(disks) == ["d0", "d1", "d2"]
+    assert shared_places(disks, there, "zone") == {"a": ["h0", "h1"]}
+    assert shared_places(disks, there, "") == {} == shared_places(("d0", "gone"), there, "zone")
+
+
+def test_one_that_is_lost_is_replaced_in_a_zone_that_has_none() -> None:
+    there, placed = zoned("aabc"), {0: ("d0", "d2"), 1: ("d3", "d1")}
+    assert another_disk(0, placed, ["d2"], there) == "d1"
+    assert another_disk(0, placed, ["d2"], there, spread_by="zone") == "d3"
+    assert another_disk(0, placed, ["d2"], there, ["d1"], "zone") == "d3", "not where one has begun"
+    assert another_disk(0, placed, [], there, spread_by="zone") == "d3"
 
 
 def test_more_replicas_than_hosts_are_refused_with_what_to_do() -> None:
@@ -284,6 +402,7 @@ def test_a_disk_has_a_process_for_each_slot() -> None:
         for disk in ("a", "b"):
             table.heard(slot, disk, LATE_MS, ReplicaSeen(1, BOOT), 0)
     table.died(1, "a", 1, LATE_MS)
+    late(table, slot=1)
     [effect] = effects(table)
     assert isinstance(effect, KeepPlacements)
     assert effect.placements.slots[0] == BOTH, "the one of slot 0 lives"
@@ -297,6 +416,7 @@ def test_who_began_a_moment_ago_elects_once_every_replica_has_answered() -> None
         table.heard(0, disk, 10, ReplicaSeen(1, BOOT), 20)
     assert effects(table) == [], "the one that led may be about to answer"
     table.heard(0, "a", 11, ReplicaSeen(2, BOOT), 21)
+    late(table, 21)
     assert kept(table).leader == "b"
     assert table.absent(0, 21) == frozenset()
 

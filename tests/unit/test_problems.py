@@ -105,6 +105,12 @@ ILL: dict[Kind, tuple[TopologyStatus, str]] = {
         reported(Kind.REPLICAS_BEHIND, "buffer 1 has 1 of 2 replicas in sync: not on host x", 1),
         "1 of 2 replicas",
     ),
+    Kind.REPLICAS_TOGETHER: (
+        reported(
+            Kind.REPLICAS_TOGETHER, "buffer 1 has replicas on hosts a, b of one zone, east", 1
+        ),
+        "of one zone, east",
+    ),
     Kind.BUFFER_MOVES: (
         reported(Kind.BUFFER_MOVES, "buffer 1 moves from host 10.0.0.7 to 10.0.0.8", 1),
         "moves from host",

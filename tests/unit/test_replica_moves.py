@@ -168,3 +168,20 @@ def test_what_leaves_a_host_is_planned_and_nobody_waits_for_the_copy() -> None:
     room, nowhere, late = found.cannot
     assert "free it, or add a node" in room and "buffer 2 has no other host" in nowhere
     assert "the deadline is 2 s" in late
+
+
+def test_of_replicas_that_are_too_many_one_goes_whose_zone_has_another() -> None:
+    zones = {"a": "east", "b": "west", "c": "west", "d": "north"}
+    there = [node(disk, labels={"zone": zone}) for disk, zone in zones.items()]
+    seen = {disk: ReplicaSeen(1, "boot") for disk in "abcd"}
+    many = {
+        0: placed("abcd", "abcd"),
+        1: placed("cb", "cb", leader="c"),
+        2: placed("da", "da", "d"),
+    }
+    by_zone = Wanted(3, there, spread_by="zone")
+    assert ReplicaMoves().step(0, many, seen, by_zone) == BeOn(7, ("a", "c", "d"))
+    many[3] = placed("dc", "dc", "d")
+    assert ReplicaMoves().step(0, many, seen, by_zone) == BeOn(7, ("a", "b", "d"))
+    by_host = Wanted(3, there)
+    assert ReplicaMoves().step(0, many, seen, by_host) == BeOn(7, ("a", "b", "c"))

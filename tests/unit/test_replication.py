@@ -261,6 +261,17 @@ def test_what_was_lost_on_the_way_is_said_again() -> None:
 # --- who leads ------------------------------------------------------------------------------------
 
 
+def test_who_has_answered_is_elected_first_and_who_cannot_lead_leaves_the_set_by_it() -> None:
+    seen = {"b": ALIVE["b"], "c": ALIVE["c"]}
+    found = elect(placement(A, B, C), seen, synced_only=False, answered={"c"})
+    assert found is not None and (found.leader, found.isr) == ("c", (B, C))
+    again = {"a": ReplicaSeen(2, "boot 1"), "b": ReplicaSeen(1, "boot 2")}
+    found = elect(placement(A, B), again, synced_only=False, answered={"a", "b"})
+    assert found is not None and (found.leader, found.isr) == ("a", (A,))
+    found = elect(placement(A, B), again, synced_only=False, answered={"b"})
+    assert found is not None and (found.leader, found.isr) == ("a", (A, B))
+
+
 def test_only_who_is_in_sync_is_elected_and_nobody_leaves_the_set_by_it() -> None:
     found = elect(placement(A, B), {"b": ALIVE["b"], "c": ALIVE["c"]}, synced_only=False)
     assert found is not None

@@ -65,6 +65,20 @@ REPLICAS_HOSTED = (
         "a_leader_is_prepared_while_it_learns_and_serves_nobody_before_it_knows_what_is_safe",
     ),
     _shell(
+        "one write says who leads and who is in sync",
+        "actors/coordinator/replica_controller.py",
+        "                        self._tell_one(slot, disk)\n",
+        "                        pass\n",
+        "one_write_says_who_leads_and_that_the_dead_one_is_not_in_sync",
+    ),
+    _shell(
+        "who starts again leaves the processors to who was elected in its place",
+        "actors/coordinator/replica_controller.py",
+        "        return is_served or not others\n",
+        "        return True\n",
+        "who_starts_again_leaves_the_processors_to_who_was_elected",
+    ),
+    _shell(
         "an append that waits for min_isr goes on as soon as there are as many",
         "actors/buffer/replica_host.py",
         "        is_open = (self.is_ready, self.takes)\n",

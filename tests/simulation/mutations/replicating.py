@@ -37,6 +37,24 @@ def _said(guard: str, text: str, instead: str, test: str) -> Mutation:
 
 
 REPLICATING = (
+    _placed(
+        "who may lead alone has answered since the leader was missed",
+        "if missed is not None and asked_ms >= missed.since_ms:",
+        "if missed is not None:",
+        "who_answers_since_the_leader_was_missed_leads_with_who_lives_by_one_write",
+    ),
+    _placed(
+        "what was answered before another leader was missed counts for nothing",
+        "                del self._missed[slot]\n",
+        "",
+        "what_was_answered_before_another_leader_was_missed_counts_for_nothing",
+    ),
+    _placed(
+        "who does not answer holds up no election",
+        "return found if now_ms - missed.since_ms >= self._rules.answer_ms else None",
+        "return None",
+        "nobody_hears_of_an_election_before_it_is_durable",
+    ),
     _one(
         "a replica that may be in sync by now is waited for",
         _LEADER,
@@ -88,10 +106,10 @@ REPLICATING = (
         "only_who_is_in_sync_is_elected_and_nobody_leaves_the_set_by_it",
     ),
     _one(
-        "nobody leaves the in-sync set by an election",
+        "nobody leaves the in-sync set for one that may be gone",
         _PLACEMENT,
-        "if m in able else m for m in placement.isr),",
-        "for m in able),",
+        "    if chosen.disk not in answered:\n        return led\n",
+        "",
         "only_who_is_in_sync_is_elected_and_nobody_leaves_the_set_by_it",
     ),
     _one(
