@@ -80,7 +80,8 @@ class ReplicaHost(ReplicaLead):
         changed: Callable[[], None],
     ) -> None:
         settings = ReplicationSettings(
-            rules.min_isr, rules.synced_only, rules.lag_max_ms, SHIPS_MAX, AGAIN_MS
+            *(rules.min_isr, rules.synced_only, rules.lag_max_ms, SHIPS_MAX, AGAIN_MS),
+            catch_up_bytes_per_s=rules.catch_up_bytes_per_s,
         )
         super().__init__(SlotReplica(who, {}, settings, FRAMES_BYTES, wall_ms))
         self.who = who
@@ -145,7 +146,8 @@ class ReplicaHost(ReplicaLead):
             self._asks = None
             self._peers.joining.clear()
             self._do(lambda: self.replica.placed(placement, monotonic_ms()), UNKNOWN_BYTES)
-        self._do(lambda: self.replica.needs(told.min_isr, monotonic_ms()))
+        needs = told.min_isr, told.catch_up_bytes_per_s
+        self._do(lambda: self.replica.needs(*needs, monotonic_ms()))
         if absent is not None:
             self._do(lambda: self.replica.absent(absent, monotonic_ms()))
         if self.settle(told.settled):

@@ -76,7 +76,8 @@ FILE = "sqlite:"
 def replicas_wanted(config: PxrsConfig) -> ReplicasWanted:
     """What the configuration says of replicas."""
     after_ms = config.replace_host_after_ms or REPLACE_AFTER_MS
-    return ReplicasWanted(config.replicas, config.min_isr, after_ms, config.spread_by)
+    where = after_ms, config.spread_by, config.catch_up_bytes_per_s or 0
+    return ReplicasWanted(config.replicas, config.min_isr, *where)
 
 
 class Bootstrap(GroupCreation):
@@ -177,7 +178,11 @@ class Bootstrap(GroupCreation):
             config.lease_ttl_seconds,
             wanted.replicas,
             wanted.replace_after_ms,
-            ReplicaRules(wanted.min_isr, synced_only=always),
+            ReplicaRules(
+                wanted.min_isr,
+                synced_only=always,
+                catch_up_bytes_per_s=wanted.catch_up_bytes_per_s,
+            ),
             wanted.spread_by,
         )
         self._replicating = self._pool.replicas = ReplicaController(

@@ -233,6 +233,7 @@ class ReplicaController(ReplicaPlacing):
             hold_ms,
             monotonic_ms(),
             self._how.rules.min_isr,
+            self._how.rules.catch_up_bytes_per_s,
         )
 
     def _answered(self, slot: Slot, disk: Disk, asked_ms: int, answer: ReplicaAnswer) -> None:

@@ -59,7 +59,8 @@ class ReplicasWanted:
     replicas: int
     min_isr: int
     replace_after_ms: int
-    spread_by: str
+    spread_by: str = ""
+    catch_up_bytes_per_s: int = 0
 
 
 class NoReplicas:

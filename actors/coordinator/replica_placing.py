@@ -89,7 +89,8 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
 
     def follow(self, wanted: ReplicasWanted) -> None:
         """From now on so many replicas are wanted, and so many must be in sync."""
-        rules = replace(self._how.rules, min_isr=wanted.min_isr)
+        catch_up = wanted.catch_up_bytes_per_s
+        rules = replace(self._how.rules, min_isr=wanted.min_isr, catch_up_bytes_per_s=catch_up)
         self._how = replace(
             self._how,
             replicas=wanted.replicas,

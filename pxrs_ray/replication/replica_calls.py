@@ -25,6 +25,7 @@ class ReplicaRules:
     min_isr: int = 1
     synced_only: bool = False
     lag_max_ms: int = 1_000
+    catch_up_bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,8 @@ class ReplicaTold:
     are away, None while that is not known. `peers` are the handles of the others' processes.
     `queues` are those whose logs the slot has, by name, with their ids. Under `settled` the leader
     knows of every group what it has to know: it serves. The question may be held for `hold_ms`; it
-    was asked at `asked_ms`, by the coordinator's steady clock. `min_isr` is what the topology's
-    configuration says now.
+    was asked at `asked_ms`, by the coordinator's steady clock. `min_isr` and `catch_up_bytes_per_s`
+    are what the topology's configuration says now.
     """
 
     generation: Generation
@@ -48,6 +49,7 @@ class ReplicaTold:
     hold_ms: int = 0
     asked_ms: int = 0
     min_isr: int = 1
+    catch_up_bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pxrs_ray.actors.buffer import replica_host
 from pxrs_ray.actors.coordinator import replica_controller
 from pxrs_ray.actors.coordinator.replica_followers import ReplicasWanted
 from pxrs_ray.data.protocol import Appended
@@ -245,3 +246,24 @@ def test_a_process_that_ends_again_and_again_is_started_ever_more_seldom(
         assert 2 <= made[0] <= 7
 
     played(scene, tmp_path)
+
+
+def test_a_copy_takes_no_more_than_there_is_room_for_and_a_live_change_lets_it_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_host, "FRAMES_BYTES", 1)  # one frame is a message
+
+    async def scene(group: Group) -> None:
+        for number in range(40):
+            assert isinstance(await group.append(number), Appended)
+        slow = ReplicasWanted(3, 1, 1_000, catch_up_bytes_per_s=1)
+        group.controller.follow(slow)
+        await group.until(lambda: len(group.placement.replicas) == 3, "one more is placed")
+        await asyncio.sleep(1.0)
+        assert isinstance(await group.append(40), Appended), "nobody waits for it"
+        assert len(group.isr()) == 2
+        group.controller.follow(ReplicasWanted(3, 1, 1_000))
+        await group.until(lambda: len(group.isr()) == 3, "it has caught up")
+        assert await group.read() == list(range(41))
+
+    played(scene, tmp_path, disks=3)

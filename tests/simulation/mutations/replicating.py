@@ -37,6 +37,20 @@ def _said(guard: str, text: str, instead: str, test: str) -> Mutation:
 
 
 REPLICATING = (
+    _one(
+        "who catches up takes no more than there is room for",
+        _LEADER,
+        "may_ship = self._room.is_there(now_ms) or self._is_waited_for(disk)",
+        "may_ship = True",
+        "who_catches_up_is_sent_no_more_in_a_second_than_there_is_room_for",
+    ),
+    _one(
+        "who is in sync waits for no room",
+        _LEADER,
+        "may_ship = self._room.is_there(now_ms) or self._is_waited_for(disk)",
+        "may_ship = self._room.is_there(now_ms)",
+        "who_is_in_sync_or_about_to_be_is_sent_all_at_once",
+    ),
     _placed(
         "who may lead alone has answered since the leader was missed",
         "if missed is not None and asked_ms >= missed.since_ms:",

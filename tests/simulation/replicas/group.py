@@ -322,6 +322,7 @@ def drawn(seed: int, only: tuple[str, ...] = (), **fixed: object) -> Rules:
         synced_only=dice.random() < 0.5,
         min_isr=dice.choice((1, 1, 2)) if replicas > 1 else 1,
         weights=weights,
+        catch_up_bytes_per_s=dice.choice((0, 60_000)),
     )
     for name, value in fixed.items():
         setattr(rules, name, value)

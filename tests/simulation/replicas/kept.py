@@ -96,6 +96,7 @@ class Rules:
     weights: dict[str, float]
     fault_ms: int = 180
     lag_max_ms: int = 400
+    catch_up_bytes_per_s: int = 0
 
 
 class Registry:

@@ -68,7 +68,9 @@ class ReplicaProcess(Process):
         self.who = Follower(disk.name, disk.files.boot_id(), self.life)
         rules = group.rules
         settings = ReplicationSettings(
-            rules.min_isr, rules.synced_only, rules.lag_max_ms, again_ms=AGAIN_MS
+            *(rules.min_isr, rules.synced_only, rules.lag_max_ms),
+            again_ms=AGAIN_MS,
+            catch_up_bytes_per_s=rules.catch_up_bytes_per_s,
         )
         self.retirement = Retirement()
         try:
@@ -168,7 +170,8 @@ class ReplicaProcess(Process):
         live."""
         self.retirement.looked_at(generation, asked_ms)
         self.placed(placement)
-        self._do(lambda: self.replica.needs(min_isr, self.monotonic_ms()))
+        catch_up = self.group.rules.catch_up_bytes_per_s
+        self._do(lambda: self.replica.needs(min_isr, catch_up, self.monotonic_ms()))
         self._do(partial(self._make_anew, placement))
         if absent is not None:
             self._do(lambda: self.replica.absent(absent, self.monotonic_ms()))
