@@ -18,6 +18,9 @@ from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Appended, Refused
 from pxrs_ray.errors import LeaseOver, NotLeading, UsageError
+from pxrs_ray.log import scrub
+from pxrs_ray.log.inspect import verify
+from pxrs_ray.supervision.supervisor import problems_here
 from pxrs_ray.topology.homes import Home
 from tests.replica_processes import QUEUE, Group, played
 from tests.settings import log_limits
@@ -397,3 +400,65 @@ def test_nobody_waits_for_the_answer_of_a_process_that_another_has_replaced() ->
         pool.stop_watching()
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("who", ["leading", "following"])
+def test_a_damaged_log_is_dropped_and_taken_from_the_others_while_appends_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    monkeypatch.setattr(scrub, "STEP_REST_S", 0.01)
+    monkeypatch.setattr(scrub, "ROUND_REST_S", 0.05)
+
+    async def scene(group: Group) -> None:
+        for number in range(60):
+            assert isinstance(await group.append(number), Appended)
+        disk = getattr(group, who)
+        damaged = group.handles[disk].buffer
+        assert damaged is not None and damaged._host is not None
+        [log] = damaged._manager.all_logs()
+        path = log.sealed()[0].path
+        data = bytearray(path.read_bytes())
+        data[300] ^= 1
+        path.write_bytes(data)
+        await group.until(lambda: group.leading != disk, "another one leads")
+        await group.open()
+        assert isinstance(await group.append(60), Appended)
+        await group.until(lambda: "is damaged here" in damaged._host.over, "its life is over")
+        await group.kill(disk)  # the timer of the process is not this loop's
+        await group.again(disk)
+        await group.until(lambda: len(group.isr()) == 2, "it has all again")
+        again = group.handles[disk].buffer
+        assert again is not None and again._manager.folder.is_dir()
+        [log] = again._manager.all_logs()
+        assert log.end_offset == 61 and verify(log.folder)[1:] == (61, [])
+        assert not list(log.folder.parent.glob("*.aside"))
+        assert await group.read() == list(range(61))
+
+    played(scene, tmp_path, limits=log_limits(segment_bytes_max=1_200, index_interval_bytes=300))
+
+
+def test_the_last_one_in_sync_keeps_a_damaged_log_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrub, "STEP_REST_S", 0.01)
+    monkeypatch.setattr(scrub, "ROUND_REST_S", 0.05)
+
+    async def scene(group: Group) -> None:
+        for number in range(60):
+            assert isinstance(await group.append(number), Appended)
+        await group.kill(group.following)
+        await group.until(lambda: len(group.isr()) == 1, "it leads alone")
+        leader = group.handles[group.leading].buffer
+        assert leader is not None and leader._host is not None
+        [log] = leader._manager.all_logs()
+        data = bytearray(log.sealed()[0].path.read_bytes())
+        data[300] ^= 1
+        log.sealed()[0].path.write_bytes(data)
+        logs = leader._host._logs
+        await group.until(lambda: logs.damaged == {(QUEUE, 0)}, "it is found")
+        await asyncio.sleep(1.0)
+        assert not leader._host.over and log.folder.is_dir(), "nobody else has it"
+        assert any("damaged at position" in told for told in problems_here())
+        assert isinstance(await group.append(60), Appended)
+
+    played(scene, tmp_path, limits=log_limits(segment_bytes_max=1_200, index_interval_bytes=300))

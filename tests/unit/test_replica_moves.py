@@ -6,7 +6,7 @@ import pytest
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.replication.placement import InSync, Placement, ReplicaSeen
-from pxrs_ray.replication.retirement import Retirement
+from pxrs_ray.replication.retirement import Retirement, may_drop_damaged
 from pxrs_ray.topology.away_disks import AwayDisks
 from pxrs_ray.topology.move_plan import Kept, plan_replicas
 from pxrs_ray.topology.node_seen import NodeSeen
@@ -174,14 +174,17 @@ def test_of_replicas_that_are_too_many_one_goes_whose_zone_has_another() -> None
     zones = {"a": "east", "b": "west", "c": "west", "d": "north"}
     there = [node(disk, labels={"zone": zone}) for disk, zone in zones.items()]
     seen = {disk: ReplicaSeen(1, "boot") for disk in "abcd"}
-    many = {
-        0: placed("abcd", "abcd"),
-        1: placed("cb", "cb", leader="c"),
-        2: placed("da", "da", "d"),
-    }
+    many = {0: placed("abcd", "abcd"), 1: placed("db", "db", "d"), 2: placed("da", "da", "d")}
     by_zone = Wanted(3, there, spread_by="zone")
     assert ReplicaMoves().step(0, many, seen, by_zone) == BeOn(7, ("a", "c", "d"))
-    many[3] = placed("dc", "dc", "d")
-    assert ReplicaMoves().step(0, many, seen, by_zone) == BeOn(7, ("a", "b", "d"))
     by_host = Wanted(3, there)
     assert ReplicaMoves().step(0, many, seen, by_host) == BeOn(7, ("a", "b", "c"))
+
+
+def test_a_damaged_log_is_dropped_by_none_that_leads_is_in_sync_or_taken_for_whole() -> None:
+    out, all_of_it = placed("ab", "a"), placed("ab", "ab")
+    assert may_drop_damaged("b", out, {"b"})
+    assert not may_drop_damaged("b", out, set()), "the coordinator takes it for whole"
+    assert not may_drop_damaged("b", out, None) and not may_drop_damaged("b", None, {"b"})
+    assert not may_drop_damaged("b", all_of_it, {"b"}), "it may be all that is left"
+    assert not may_drop_damaged("a", placed("ab", "b"), {"a"}), "it leads"

@@ -167,6 +167,13 @@ class ReplicaGroup(ReplicaFaults):
         if self._dice.random() < 0.5:
             self.coordinator.run(partial(self.coordinator.died, process.disk.name, process.life))
 
+    def dropped(self, process: ReplicaProcess) -> None:
+        """Its damaged logs are gone, and its process ends."""
+        self.end(process)
+        for key in process.damaged:
+            process.disk.drop(key)
+        self.world.at(self._dice.randint(10, 100), partial(self.start, process.disk))
+
     def retired(self, process: ReplicaProcess) -> None:
         """A disk has no replica any more: its process ends, and its logs are gone."""
         process.crash()
@@ -191,7 +198,7 @@ class ReplicaGroup(ReplicaFaults):
 
     def _is_sound(self, member: InSync) -> bool:
         disk = self.disks.get(member.disk)
-        if disk is None or not disk.whole or disk.emptied.intersection(self.keys):
+        if disk is None or not disk.whole or (disk.emptied | disk.rotten).intersection(self.keys):
             return False
         return disk.files.boot_id() == member.boot
 
