@@ -135,6 +135,10 @@ PLACES = {
         "actors/buffer/maintenance.py",
         "retention",
     ): f"{THREADS}test_what_a_buffer_does_of_itself_goes_on",
+    (
+        "actors/buffer/maintenance.py",
+        "scrubbing",
+    ): f"{THREADS}test_what_a_buffer_does_of_itself_goes_on",
     ("actors/cluster/watchdog.py", "beat"): LOOPS,
     ("actors/cluster/watchdog.py", "pxrs-pulse"): f"{THREADS}test_a_pulse_is_answered_again",
     ("actors/cluster/watchdog.py", "pxrs-watchdog"): f"{THREADS}test_a_thread_goes_on",
