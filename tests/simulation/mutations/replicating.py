@@ -330,20 +330,20 @@ REPLICATING = (
     ),
     _placed(
         "one write of placements at a time",
-        "        if self.ended or self._writing is not None:\n",
-        "        if self.ended:\n",
+        "        if self._writing is not None:\n            return\n        slots",
+        "        slots",
         "nobody_hears_of_an_election_before_it_is_durable",
     ),
     _placed(
         "a coordinator that was replaced places nobody",
-        "        if self.ended or self._writing is not None:\n",
-        "        if self._writing is not None:\n",
+        "        if self.ended:\n            return\n        self._note_missed(now_ms)\n",
+        "        self._note_missed(now_ms)\n",
         "who_was_replaced_changes_and_tells_nothing_more",
     ),
     _placed(
         "who began a moment ago elects nobody",
-        "            if self._has_heard(slot, placement, now_ms):\n",
-        "            if True:\n",
+        "if slot in changing or not self._has_heard(slot, placement, now_ms):",
+        "if slot in changing:",
         "who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent",
     ),
     _placed(
