@@ -16,6 +16,7 @@ from typing import Any
 from pxrs_ray.actors.buffer.buffer_actor import LEASE_S, Buffer
 from pxrs_ray.actors.buffer.lease_gate import BufferLeaseGate
 from pxrs_ray.actors.buffer.replica_host import ReplicaHost, end_process
+from pxrs_ray.actors.buffer.socket_server import Methods
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.log_limits import LossPolicy
 from pxrs_ray.data.protocol import (
@@ -104,6 +105,9 @@ class ReplicaBuffer(Buffer):
         self._found()
         assert self._host is not None
         return self._host
+
+    def _heard_by_line(self) -> Methods:
+        return {"hear": self.hear}
 
     # --- replication ------------------------------------------------------------------------------
 

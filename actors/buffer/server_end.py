@@ -19,6 +19,7 @@ from pxrs_ray.data import link_messages, link_room
 from pxrs_ray.data.link_door import GREETING_BYTES
 from pxrs_ray.data.link_messages import CALLS, MUCH_CALLS, LinkKind, LinkMessage, LinkReader
 from pxrs_ray.data.link_tls import TlsStream
+from pxrs_ray.errors import ProtocolError
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.buffer.socket_server import SocketServer
@@ -29,7 +30,12 @@ REPLIES_BYTES_MAX = REPLY_BYTES_MAX, MUCH_REPLY_BYTES_MAX = 256 << 10, 7 << 20
 _ANSWERS: dict[LinkKind, Callable[..., bytes]] = {
     LinkKind.APPEND: link_messages.appended_answer,
     LinkKind.FETCH: link_messages.fetched_answer,
+    LinkKind.HEAR: link_messages.heard_answer,
 }
+
+
+def _no_replica(*_: Any) -> None:
+    raise ProtocolError("this buffer is no replica: nothing is said to it")
 
 
 class ServerEnd(asyncio.Protocol):
@@ -125,7 +131,7 @@ class ServerEnd(asyncio.Protocol):
         self._server.counts["link_calls"] += self.network
         self._calls.make(
             message.number,
-            self._methods[method],
+            self._methods.get(method, _no_replica),
             message.content,
             _ANSWERS[kind],
             self._weight(message),
@@ -136,6 +142,8 @@ class ServerEnd(asyncio.Protocol):
         """What it holds, or may be answered with."""
         if message.kind is LinkKind.APPEND:
             return sum(len(frame[2]) for frame in message.content[1])
+        if message.kind is LinkKind.HEAR:
+            return sum(map(len, message.content[0]))
         most = MUCH_REPLY_BYTES_MAX if self._much else REPLY_BYTES_MAX
         return int(min(message.content[3], most))
 

@@ -84,7 +84,8 @@ class ReplicaController(ReplicaPlacing):
         make: Callable[..., Any] = make_replica,
     ) -> None:
         heard_ms = round(how.lease_s * 1_000)
-        rules = PlacementRules(heard_ms, how.rules.synced_only)
+        every_ms = round(TABLE_PAUSE_S * 1_000)
+        rules = PlacementRules(heard_ms, how.rules.synced_only, every_ms=every_ms)
         table = SlotPlacements(placements_from(document), rules, monotonic_ms())
         super().__init__(how, table, pool, homing)
         self._put = put
@@ -263,7 +264,7 @@ class ReplicaController(ReplicaPlacing):
     async def _look_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TABLE_PAUSE_S)
-            self._table.look(monotonic_ms())
+            self._table.tick(monotonic_ms())
             self._place_replicas()
             self._carry()
 

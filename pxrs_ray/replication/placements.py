@@ -24,6 +24,7 @@ from pxrs_ray.codec import check_form, json_codec
 from pxrs_ray.errors import UsageError
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
+from pxrs_ray.replication.own_lag import OwnLag
 from pxrs_ray.replication.placement import (
     Disk,
     IsrChange,
@@ -66,12 +67,14 @@ def placements_from(text: str) -> Placements:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRules:
-    """A replica is living that has answered a question of the last `heard_ms`. Who may lead next
-    has `answer_ms` to answer that it lives. `synced_only`: see `placement.elect`."""
+    """A replica is living that has answered a question of the last `heard_ms`, or of as much longer
+    as its coordinator, which is told the time `every_ms`, was late itself. Who may lead next has
+    `answer_ms` to answer that it lives. `synced_only`: see `placement.elect`."""
 
     heard_ms: int
     synced_only: bool = False
     answer_ms: int = 100
+    every_ms: int = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ class SlotPlacements:
         self.ended = False
         self._rules = rules
         self._began_ms = now_ms
+        self._lag = OwnLag(rules.every_ms, rules.heard_ms)
         self._seen: dict[tuple[Slot, Disk], tuple[int, ReplicaSeen]] = {}
         self._dismissed_ms: dict[tuple[Slot, Disk], int] = {}
         # The slots that have no leader that lives, and could have another one.
@@ -164,7 +168,7 @@ class SlotPlacements:
 
     def living(self, slot: Slot, now_ms: int) -> dict[Disk, ReplicaSeen]:
         """The replicas of a slot that were heard of lately."""
-        since_ms = now_ms - self._rules.heard_ms
+        since_ms = now_ms - self._rules.heard_ms - self._lag.grace_ms(now_ms)
         return {
             disk: seen
             for (of, disk), (at_ms, seen) in self._seen.items()
@@ -214,6 +218,11 @@ class SlotPlacements:
         if not able:
             raise UsageError(f"no replica of buffer {slot} lives: bring one of its hosts back")
         return able[0]
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed: to be told every `every_ms`."""
+        self._lag.ticked(now_ms)
+        self.look(now_ms)
 
     # --- what is to change ------------------------------------------------------------------------
 

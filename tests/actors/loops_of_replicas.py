@@ -34,6 +34,7 @@ def _controller(*effects: object) -> Any:
     made._table = SimpleNamespace(
         placements=SimpleNamespace(slots={0: placement}),
         take_effect=lambda: left.pop() if left else None,
+        tick=lambda now_ms: None,
         look=lambda now_ms: None,
         heard=lambda *arguments: None,
         kept=lambda *arguments: None,
@@ -62,7 +63,7 @@ def _again(fails: Fails, made: Any, begin: Callable[[], None]) -> Any:
 
 async def _placing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     made = _controller()
-    made._table.look = lambda now_ms: fails()
+    made._table.tick = lambda now_ms: fails()
     made.keep_on()
     return made._supervisor.close
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pxrs_ray.errors import StoreSchemaError, UsageError
+from pxrs_ray.replication.own_lag import OwnLag
 from pxrs_ray.replication.placement import InSync, IsrChange, Placement, ReplicaSeen
 from pxrs_ray.replication.placements import (
     PLACEMENTS,
@@ -70,23 +71,24 @@ def test_nobody_hears_of_an_election_before_it_is_durable() -> None:
     led = kept(table)
     assert (led.leader, led.epoch, led.version) == ("b", 2, 2)
     assert table.placements.slots[0] == BOTH
-    table.look(LATE_MS + 1)
+    table.note_away({"c": 1_500}, LATE_MS + 1)
     assert effects(table) == [], "one write at a time"
     table.kept(True, LATE_MS + 2)
-    assert effects(table) == [TellReplicas(0, led)]
+    told, written = effects(table)
+    assert told == TellReplicas(0, led) and isinstance(written, KeepPlacements)
     assert table.placements.slots[0] == led
 
 
 def test_who_answers_since_the_leader_was_missed_leads_with_who_lives_by_one_write() -> None:
-    table = table_of()
-    table.died(0, "a", 1, LATE_MS)
+    table, missed_ms = table_of(), LATE_MS + 10
+    table.died(0, "a", 1, missed_ms)
     assert effects(table) == [AskReplicas(0)]
-    table.heard(0, "b", LATE_MS - 1, ReplicaSeen(1, BOOT), LATE_MS + 1)
+    table.heard(0, "b", missed_ms - 1, ReplicaSeen(1, BOOT), missed_ms + 1)
     assert effects(table) == [], "it was asked before: it may have gone with the leader"
-    table.heard(0, "b", LATE_MS, ReplicaSeen(1, BOOT), LATE_MS + 2)
+    table.heard(0, "b", missed_ms, ReplicaSeen(1, BOOT), missed_ms + 2)
     led = kept(table)
     assert (led.leader, led.epoch, led.isr) == ("b", 2, (B,))
-    table.kept(True, LATE_MS + 3)
+    table.kept(True, missed_ms + 3)
     assert effects(table) == [TellReplicas(0, led)]
 
 
@@ -309,6 +311,30 @@ def test_who_was_elected_is_at_home_there_though_the_document_of_homes_came_late
     assert found.slots == {0: Home("b", "", "", 2, since=2), 1: known}
     stays = homes_as_placed(homes, {0: replace(BOTH, epoch=3)}).slots[0]
     assert (stays.disk, stays.term, stays.since) == ("a", 3, 1)
+
+
+def test_a_coordinator_that_was_late_itself_waits_for_as_much_longer_and_no_more() -> None:
+    table = table_of()
+    for now_ms in range(LATE_MS, LATE_MS + 200, 50):
+        table.tick(now_ms)
+    woken_ms = LATE_MS + 150 + 100 + 200  # it was late by that
+    table.tick(woken_ms)
+    assert effects(table) == [] and "a" in table.living(0, woken_ms), "its leader may live"
+    table.heard(0, "b", woken_ms, ReplicaSeen(1, BOOT), woken_ms)
+    assert effects(table) == []
+    table.tick(woken_ms + 1)
+    assert effects(table) == [AskReplicas(0)], "and no more than that"
+
+
+def test_however_late_a_coordinator_was_who_is_gone_is_missed() -> None:
+    lag = OwnLag(50, 1_000)
+    lag.ticked(0)
+    lag.ticked(90)
+    assert lag.grace_ms(90) == 0, "nothing is done to the millisecond"
+    lag.ticked(500)
+    lag.ticked(9_000)
+    assert lag.grace_ms(9_000) == 1_000, "as long again at the most"
+    assert lag.grace_ms(10_001) == 0, "whoever lives has answered since"
 
 
 # --- where replicas go ----------------------------------------------------------------------------

@@ -58,6 +58,20 @@ REPLICAS_HOSTED = (
         (Change(_RETIREMENT, "        and me in absent\n", ""),),
         tests=(_DROPS,),
     ),
+    Mutation(
+        "what replicas say goes over a line where there is one",
+        (
+            Change(
+                "actors/buffer/replica_peers.py",
+                "        if line is not None:\n",
+                "        if False:\n",
+            ),
+        ),
+        tests=(
+            "tests/actors/test_replica_lines.py::"
+            "test_a_line_carries_it_in_order_and_ray_what_comes_before_and_after",
+        ),
+    ),
     _shell(
         "who has a damaged log is not taken for whole",
         "actors/buffer/replica_host.py",

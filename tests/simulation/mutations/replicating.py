@@ -37,6 +37,19 @@ def _said(guard: str, text: str, instead: str, test: str) -> Mutation:
 
 
 REPLICATING = (
+    _placed(
+        "a coordinator that was late itself takes nobody for gone by that",
+        "- self._rules.heard_ms - self._lag.grace_ms(now_ms)",
+        "- self._rules.heard_ms",
+        "a_coordinator_that_was_late_itself_waits_for_as_much_longer_and_no_more",
+    ),
+    _placed(
+        "however late a coordinator was who is gone is missed",
+        "return min(self._window_ms, sum(late_ms for _, late_ms in self._late))",
+        "return sum(late_ms for _, late_ms in self._late)",
+        "however_late_a_coordinator_was_who_is_gone_is_missed",
+        file="replication/own_lag.py",
+    ),
     _one(
         "who catches up takes no more than there is room for",
         _LEADER,

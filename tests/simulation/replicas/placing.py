@@ -37,7 +37,7 @@ class PlacingCoordinator(Process):
         super().__init__(group.world, f"coordinator {number}")
         self.group = group
         self.generation, text = group.registry.lead()
-        rules = PlacementRules(HEARD_MS, group.rules.synced_only, ANSWER_MS)
+        rules = PlacementRules(HEARD_MS, group.rules.synced_only, ANSWER_MS, PING_MS)
         self.table = SlotPlacements(placements_from(text), rules, self.monotonic_ms())
         self.moves = ReplicaMoves()
         self.coming: Disk = ""
@@ -75,7 +75,7 @@ class PlacingCoordinator(Process):
     def _look(self, now_ms: int) -> None:
         """Who leads, and the next step to where the replicas are to be."""
         group, placement = self.group, self.placement
-        self.table.look(now_ms)
+        self.table.tick(now_ms)
         self._away.see([d for d in placement.replicas if d not in group.disks], now_ms)
         nodes = [
             NodeSeen(f"n{disk}", f"h{disk}", disk, draining=disk in group.drained)
