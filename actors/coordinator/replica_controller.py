@@ -47,6 +47,7 @@ from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaTold
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.topology.homes import SHOWN
+from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.replica_spread import led_home, spread_replicas
 
 logger = logging.getLogger(__name__)
@@ -158,16 +159,14 @@ class ReplicaController(ReplicaPlacing):
             self._supervisor.keep(f"replica {slot}", partial(self._watch_for_ever, slot, disk))
 
     async def _watch_for_ever(self, slot: Slot, disk: Disk) -> None:
-        how, pauses = self._how, Backoff(AGAIN_S, AGAIN_MOST_S)
+        pauses = Backoff(AGAIN_S, AGAIN_MOST_S)
         while self._is_wanted(slot, disk):
             node = self._node_of(disk)
             if node is None:
                 await asyncio.sleep(PAUSE_S)
                 continue
-            where = (how.topology, slot, how.count, how.folder, how.rules, disk, node.node)
-            make = partial(self._make, *where, how.lease_s)
             try:
-                handle = await gcs.ask("make", make, gcs.MAKE_S)
+                handle = await self._made(slot, disk, node)
             except (PxrsError, RayError, ValueError) as error:
                 logger.warning("replica %d on host %s: %s", slot, node.host, told(error))
                 await asyncio.sleep(PAUSE_S)
@@ -186,6 +185,11 @@ class ReplicaController(ReplicaPlacing):
             else:
                 pauses.worked()
         self._watched.discard((slot, disk))
+
+    async def _made(self, slot: Slot, disk: Disk, node: NodeSeen) -> Any:
+        how = self._how
+        where = (how.topology, slot, how.count, how.folder, how.rules, disk, node.node)
+        return await gcs.ask("make", partial(self._make, *where, how.lease_s), gcs.MAKE_S)
 
     def _may_begin_again(self, slot: Slot, disk: Disk) -> bool:
         """Whether a process may start on a disk: it takes the time of all that are on its node, and

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from ray.exceptions import RayError
 
@@ -47,6 +48,7 @@ from pxrs_ray.topology.replica_moves import (
     ReplicaMoves,
     ReplicaStep,
     Wanted,
+    left_behind,
 )
 from pxrs_ray.topology.replica_spread import another_disk, shared_places
 
@@ -69,10 +71,16 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
         self._away = AwayDisks(table.placements.away_ms)
         # The disk that is about to have a replica of each slot.
         self._coming: dict[Slot, Disk] = {}
+        # Where logs that were left behind were looked for.
+        self._swept: set[tuple[Slot, Disk]] = set()
 
     @abstractmethod
     def _watch(self, slot: Slot, disk: Disk) -> None:
         """Have a process of a slot on a disk, and look at it, as long as it is wanted."""
+
+    @abstractmethod
+    async def _made(self, slot: Slot, disk: Disk, node: NodeSeen) -> Any:
+        """The handle of a slot's process on a disk, which is started where none runs."""
 
     @abstractmethod
     def _carry(self) -> None:
@@ -122,6 +130,17 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
             self._take_step(slot, self._moves.step(slot, placed, living, wanted), now_ms)
             for disk in placement.replicas:
                 self._watch(slot, disk)
+        for slot, disk in left_behind(placed, nodes, self._how.replicas):
+            if (slot, disk) not in self._swept and not self._is_wanted(slot, disk):
+                self._swept.add((slot, disk))
+                self._supervisor.once("logs left behind", self._sweep(slot, disk))
+
+    async def _sweep(self, slot: Slot, disk: Disk) -> None:
+        """Have the logs dropped that a disk has of a slot, of which it has no replica any more."""
+        node = self._node_of(disk)
+        if node is not None:
+            logger.warning("host %s has logs of buffer %d that were replaced", node.host, slot)
+            await self._dismiss(slot, disk, ReplicaClient(await self._made(slot, disk, node)))
 
     def _take_step(self, slot: Slot, step: ReplicaStep | None, now_ms: int) -> None:
         coming, replicas = self._coming.pop(slot, None), self._placed[slot].replicas

@@ -148,6 +148,19 @@ class ReplicaMoves:
         return BeOn(placement.version, (*kept, new))
 
 
+def left_behind(
+    placed: SlotsPlaced, nodes: Sequence[NodeSeen], wanted: int
+) -> list[tuple[Slot, Disk]]:
+    """The slots that disks have logs of, and no replica: each was replaced while it was away. Only
+    where all replicas that are wanted are in sync: until then nothing that could help goes."""
+    found = []
+    for slot, placement in sorted(placed.items()):
+        if len(placement.isr) == len(placement.replicas) >= wanted:
+            has = {node.disk for node in nodes if node.disk and slot in node.slots}
+            found += [(slot, disk) for disk in sorted(has - set(placement.replicas))]
+    return found
+
+
 def _one_less(
     placement: Placement,
     stay: Sequence[Disk],

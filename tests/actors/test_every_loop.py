@@ -89,6 +89,7 @@ PLACES = {
     ("actors/coordinator/replica_controller.py", "placing"): LOOPS,
     ("actors/coordinator/replica_controller.py", "keeping placements"): LOOPS,
     ("actors/coordinator/replica_controller.py", "telling a replica"): LOOPS,
+    ("actors/coordinator/replica_placing.py", "logs left behind"): LOOPS,
     ("actors/coordinator/replica_controller.py", "ending a replica"): LOOPS,
     ("actors/coordinator/replica_controller.py", "a replica's return"): LOOPS,
     ("actors/coordinator/replica_controller.py", "a replica's logs"): LOOPS,

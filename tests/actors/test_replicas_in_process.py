@@ -304,6 +304,30 @@ def test_a_disk_that_does_not_come_back_is_replaced(tmp_path: Path) -> None:
     played(scene, tmp_path, disks=3)
 
 
+def test_a_disk_that_comes_back_when_it_was_replaced_has_its_old_logs_dropped(
+    tmp_path: Path,
+) -> None:
+    async def scene(group: Group) -> None:
+        assert isinstance(await group.append(0), Appended)
+        lost = group.following_in_sync()
+        await group.kill(lost)
+        group.homing.nodes = [node for node in group.nodes() if node.disk != lost]
+        await group.until(
+            lambda: lost not in group.isr() and len(group.isr()) == 2, "another has caught up"
+        )
+        assert group.lies_on(lost)
+        group.ended.remove(lost)
+        slots = {lost: {0: (1, 1)}}
+        group.homing.nodes = [
+            replace(node, slots=slots.get(node.disk, {})) for node in group.nodes()
+        ]
+        await group.until(lambda: lost in group.gone, "a process began there, and went")
+        assert not group.lies_on(lost) and lost not in group.placement.replicas
+        assert await group.read() == [0]
+
+    played(scene, tmp_path, disks=3)
+
+
 def test_logs_beside_the_queues_are_refused(tmp_path: Path) -> None:
     async def scene(group: Group) -> None:
         assert group.serves is not None and group.serves.buffer is not None

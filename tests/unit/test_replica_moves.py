@@ -17,6 +17,7 @@ from pxrs_ray.topology.replica_moves import (
     ReplicaMoves,
     ReplicaStep,
     Wanted,
+    left_behind,
 )
 
 
@@ -188,3 +189,15 @@ def test_a_damaged_log_is_dropped_by_none_that_leads_is_in_sync_or_taken_for_who
     assert not may_drop_damaged("b", out, None) and not may_drop_damaged("b", None, {"b"})
     assert not may_drop_damaged("b", all_of_it, {"b"}), "it may be all that is left"
     assert not may_drop_damaged("a", placed("ab", "b"), {"a"}), "it leads"
+
+
+def test_what_a_disk_has_that_was_replaced_is_left_behind_once_all_replicas_are_in_sync() -> None:
+    there = [
+        node("a"),
+        node("b"),
+        node("c", slots={0: (1, 1), 1: (1, 1)}),
+        node("", slots={0: (1, 1)}),
+    ]
+    assert left_behind({0: placed("ab", "ab"), 1: placed("ac", "ac")}, there, 2) == [(0, "c")]
+    assert left_behind({0: placed("ab", "a")}, there, 2) == [], "one is behind"
+    assert left_behind({0: placed("ab", "ab")}, there, 3) == [], "one more is to come"

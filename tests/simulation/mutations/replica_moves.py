@@ -29,6 +29,12 @@ def _spread(guard: str, text: str, instead: str, test: str) -> Mutation:
 
 
 REPLICA_MOVES = (
+    _moved(
+        "what was replaced goes once all replicas are in sync",
+        "if len(placement.isr) == len(placement.replicas) >= wanted:",
+        "if True:",
+        "what_a_disk_has_that_was_replaced_is_left_behind_once_all_replicas_are_in_sync",
+    ),
     _spread(
         "replicas begin in places of their own",
         "(n.place(spread_by) in taken, *_load(n, load, has))",
