@@ -188,6 +188,7 @@ def test_who_starts_again_leaves_the_processors_to_who_was_elected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica_controller, "ROOM_S", 60.0)
+    monkeypatch.setattr(replica_controller, "SHORT_LIFE_MS", 0)
 
     async def scene(group: Group) -> None:
         assert isinstance(await group.append(0), Appended)
