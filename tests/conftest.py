@@ -17,6 +17,7 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
+from tests.light_ray import begin_processes_by_forks
 from tests.servers import EtcdServer, PostgresServer, RedisServer, ServiceMissing, skip_or_fail
 
 # No deadline an example: the machines that run this are shared and noisy.
@@ -25,6 +26,7 @@ hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 os.environ["RAY_ADDRESS"] = "local"
+begin_processes_by_forks()
 
 
 @pytest.fixture(autouse=True)

@@ -1,12 +1,15 @@
 """What a Ray of the tests does without: it takes of the two cores that all tests share.
 
 No test reads the logs of workers through Ray, whose monitor looks at each file of each of hundreds
-of workers all the time; and workers that were begun ahead of need are killed with their node.
+of workers all the time; and workers that were begun ahead of need are killed with their node. What
+a process of Ray loads before its first statement is loaded once for all of a node: see `warm_ray`.
+The tests of the command line, where all is installed and begun as users do it, do without nothing.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 NO_WORKERS_AHEAD = {
     "RAY_prestart_worker_first_driver": "0",
@@ -14,6 +17,24 @@ NO_WORKERS_AHEAD = {
 }
 # Of a node that is added to a `ray.cluster_utils.Cluster`.
 NODE = {"include_log_monitor": False}
+
+# Where it is on PYTHONPATH, programs of Ray are begun by forks.
+WARM = Path(__file__).with_name("warm_ray")
+# Where this is set, Ray begins them itself, as it does for users.
+COLD = "PXRS_TEST_COLD_RAY"
+
+
+def python_path(*folders: str | Path) -> str:
+    """PYTHONPATH of these folders for processes that may start Ray."""
+    warm = () if os.environ.get(COLD) else (WARM,)
+    return os.pathsep.join(map(str, (*warm, *folders)))
+
+
+def begin_processes_by_forks() -> None:
+    """Those of every Ray that children of this process start from now on."""
+    found = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(WARM) not in found:
+        os.environ["PYTHONPATH"] = python_path(*filter(None, found))
 
 
 def begin_no_workers_ahead() -> None:

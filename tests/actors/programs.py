@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.light_ray import python_path
+
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 480
 
@@ -21,7 +23,7 @@ def told_by(module: str) -> dict[str, Any]:
         text=True,
         timeout=SECONDS_MAX,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": python_path(ROOT)},
     )
     assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr[-4_000:]}"
     told: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])

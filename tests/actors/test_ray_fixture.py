@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+import psutil
 import pytest
+
+from tests.light_ray import COLD, WARM
 
 pytestmark = pytest.mark.ray
 
@@ -22,9 +26,14 @@ def test_actors_see_the_checkout_and_answer(ray_cluster: Any) -> None:
             assert pxrs_ray.actors.__name__ == "pxrs_ray.actors"
             return pxrs_ray.__version__
 
+        def begun_by(self) -> list[str]:
+            return psutil.Process().parent().cmdline()
+
     probe = Probe.remote()
     try:
         assert ray.get(probe.version.remote(), timeout=60) == pxrs_ray.__version__
+        begun_by = ray.get(probe.begun_by.remote(), timeout=60)
+        assert COLD in os.environ or str(WARM / "warm_server.py") in begun_by
     finally:
         ray.kill(probe)
     assert ray.cluster_resources()["CPU"] == 4

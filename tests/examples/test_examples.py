@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.light_ray import python_path
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.ray
@@ -25,7 +26,7 @@ def run(name: str, *arguments: str, timeout_s: float = 170) -> str:
         text=True,
         timeout=timeout_s,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": "local"},
+        env={**os.environ, "PYTHONPATH": python_path(ROOT), "RAY_ADDRESS": "local"},
     )
     assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr[-3_000:]}"
     return ran.stdout

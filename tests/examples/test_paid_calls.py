@@ -17,6 +17,7 @@ import ray
 
 from examples.paid_calls.results import answer_to, ask
 from pxrs_ray import PxrsConfig, Topology, deploy
+from tests.light_ray import python_path
 
 pytestmark = pytest.mark.ray
 
@@ -29,7 +30,7 @@ WAIT_S = 60.0
 @pytest.fixture(scope="module", autouse=True)
 def a_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One for all; its processes find the examples, and note what they pay for in `calls`."""
-    environment = {"PYTHONPATH": str(FOLDER.parents[1])}
+    environment = {"PYTHONPATH": python_path(FOLDER.parents[1])}
     ray.init("local", num_cpus=2, include_dashboard=False, runtime_env={"env_vars": environment})
     yield
     ray.shutdown()
@@ -40,7 +41,7 @@ def pipeline(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Topolog
     """The topology of one file, with its database and its notes in a folder of this test."""
     config = PxrsConfig.from_toml(FOLDER / f"{request.param}.toml", data_dir=str(tmp_path / "pxrs"))
     group = config.groups["llm"]
-    variables = {"PAID_CALLS": str(tmp_path), "PYTHONPATH": str(FOLDER.parents[1])}
+    variables = {"PAID_CALLS": str(tmp_path), "PYTHONPATH": python_path(FOLDER.parents[1])}
     config = config.changed(
         groups={
             "llm": {

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from tests.hosts import kernel
 from tests.hosts.rack import GATEWAY, NETWORK, Rack
-from tests.light_ray import NO_WORKERS_AHEAD
+from tests.light_ray import NO_WORKERS_AHEAD, python_path
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = Path(sys.executable).parent
@@ -158,7 +158,12 @@ class Host:
         user = {"HOME": str(self.home), "PATH": path, "LANG": "C.UTF-8"}
         if bare:
             return user
-        return {**user, "PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "token", "PXRS_HOST": self.name}
+        return {
+            **user,
+            "PYTHONPATH": python_path(ROOT),
+            "RAY_AUTH_MODE": "token",
+            "PXRS_HOST": self.name,
+        }
 
     def start(
         self,

@@ -26,9 +26,10 @@ TIMEOUT_S = 240
 # One seed after the other, in the copy: tells the checkers of each that fails, and ends with the
 # one that who must notice has noticed; at the latest some runs after the first that fails.
 LOOK = """
-import json, sys
+import gc, json, sys
 from importlib import import_module
 run = import_module(sys.argv[2]).run
+gc.freeze()
 settings = {name: float(value) for name, _, value in (
     setting.partition("=") for setting in json.loads(sys.argv[1]))}
 wanted, seed = set(json.load(sys.stdin)), int(sys.argv[3])

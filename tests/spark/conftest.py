@@ -12,9 +12,10 @@ import pytest
 
 from tests.light_ray import end_log_monitor
 from tests.servers import skip_or_fail
-from tests.spark.helpers import BuffersOnly
+from tests.spark.helpers import RUN_BY, BuffersOnly
 
 RAY_CPUS = 4
+os.environ[RUN_BY] = str(os.getpid())
 # Javas that live for seconds: what their second compiler takes, they never get back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # PySpark leaves the sockets that it reads results from to the garbage collector.

@@ -23,6 +23,8 @@ from pxrs_ray.data.protocol import QueueSpec
 from tests.actors.lease_keeper import LeaseKeeper
 
 QUEUE = "payments"
+# Every process that these tests start has it, with the id of the one that runs them.
+RUN_BY = "PXRS_TEST_RUN_BY"
 PATIENCE_S = 60.0
 FIRST_FILE_S = 1_700_000_000
 
@@ -217,7 +219,11 @@ def routing_workers() -> list[psutil.Process]:
 
 
 def _is_ours(process: psutil.Process) -> bool:
-    return any(parent.pid == os.getpid() for parent in process.parents())
+    """Workers are forks, and no children of their node's, yet of its session."""
+    try:
+        return os.getsid(process.pid) == os.getsid(0)
+    except ProcessLookupError:
+        return False
 
 
 def executor_pid(spark: Any) -> int:

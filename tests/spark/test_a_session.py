@@ -28,7 +28,7 @@ from pxrs_ray.spark import (
     write_dataframe,
 )
 from pxrs_ray.spark.java import check_java
-from tests.spark.helpers import QUEUE, BuffersOnly, check_numbered, eventually, numbered
+from tests.spark.helpers import QUEUE, RUN_BY, BuffersOnly, check_numbered, eventually, numbered
 
 pytestmark = pytest.mark.spark
 
@@ -94,13 +94,15 @@ def test_what_does_not_fit_is_refused_and_does_not_hang(
 
 
 def java_processes() -> set[int]:
-    """Every Java process below this one, Ray's included."""
+    """Every Java process of these tests, Ray's included; what a worker starts is not below them."""
     found = set()
-    for process in psutil.Process().children(recursive=True):
+    for process in psutil.process_iter():
         try:
-            if process.name() == "java" and process.status() != psutil.STATUS_ZOMBIE:
+            if process.name() != "java" or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if process.environ().get(RUN_BY) == str(os.getpid()):
                 found.add(process.pid)
-        except psutil.NoSuchProcess:
+        except psutil.Error:
             continue
     return found
 
