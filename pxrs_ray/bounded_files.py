@@ -20,12 +20,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import os
 import resource
-import struct
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -33,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pxrs_ray.errors import LockHeld
-from pxrs_ray.files import Files
+from pxrs_ray.files import LOCK_PAUSE_S, Files
 
 OPEN_MAX = 2_048
 UNSYNCED_MAX = 50_000
@@ -41,11 +37,7 @@ OPEN_MIN = 16
 # Among so many of those that were used longest ago it is looked for one that needs no sync.
 LOOK_AT = 32
 _FIRST = 1 << 40
-_LOCK_PAUSE_S = 0.02
-_PLACES = (1 << 62) - 1
 _SPENT = frozenset({errno.EMFILE, errno.ENFILE})
-_FLOCK = struct.Struct("@hhqqi")
-_SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 
 
 class OpenBounds(NamedTuple):
@@ -71,11 +63,10 @@ def open_bounds() -> OpenBounds:
 class _Held:
     """A file of ours. `fd` is -1 while it is closed; `users` are at work with it."""
 
-    def __init__(self, path: Path, fd: int, *, is_lock: bool) -> None:
-        found = os.fstat(fd)
+    def __init__(self, path: Path, fd: int, inode: tuple[int, int], *, is_lock: bool) -> None:
         self.path = path
         self.fd = fd
-        self.inode = (found.st_dev, found.st_ino)
+        self.inode = inode
         self.users = 0
         self.is_lock = is_lock
         # A lock's file is only closed where the lock is held beside it.
@@ -118,7 +109,7 @@ class BoundedFiles(Files):
     def open(self, path: Path, *, create: bool = False) -> int:
         """Open for reading and writing; what it answers is closed by whoever asked."""
         fd = self._with_room(lambda: self._inner.open(path, create=create))
-        return self._keep(_Held(path, fd, is_lock=False))
+        return self._keep(_Held(path, fd, self._inner.identity(fd), is_lock=False))
 
     def open_to_read(self, path: Path) -> int:
         """Open for reading; the caller closes what it gets."""
@@ -221,8 +212,7 @@ class BoundedFiles(Files):
 
     def _again(self, held: _Held) -> int:
         fd = self._inner.open(held.path)
-        found = os.fstat(fd)
-        if (found.st_dev, found.st_ino) != held.inode:
+        if self._inner.identity(fd) != held.inode:
             self._inner.close(fd)
             raise OSError(errno.ESTALE, "another file is in the place of one of ours", held.path)
         return fd
@@ -286,17 +276,18 @@ class BoundedFiles(Files):
 
         Raises LockHeld when another process still holds it after `wait_ms`.
         """
-        deadline_s = time.monotonic() + wait_ms / 1_000
+        left_s = wait_ms / 1_000
         fd = self._with_room(lambda: self._inner.lock(path, wait_ms))
         try:
-            held = _Held(path, fd, is_lock=True)
+            held = _Held(path, fd, self._inner.identity(fd), is_lock=True)
             while not self._hold_beside(held):
-                if time.monotonic() >= deadline_s:
+                if left_s <= 0:
                     raise LockHeld(
                         f"{path.parent} is in use by another process: two buffers must never "
                         "write one log; end the other one first"
                     )
-                time.sleep(_LOCK_PAUSE_S)
+                self._inner.pause(LOCK_PAUSE_S)
+                left_s -= LOCK_PAUSE_S
         except BaseException:
             self._inner.close(fd)
             raise
@@ -311,11 +302,11 @@ class BoundedFiles(Files):
                 # The same file; or one of another file system, which has no place of its own.
                 return of_ours != device
             try:
-                taken = self._range(fcntl.F_WRLCK, at)
-            except OSError as error:
-                if error.errno in (errno.EAGAIN, errno.EACCES):
-                    return False
-                taken = False  # this file system has no such locks
+                taken = self._inner.hold_byte(self._locks_file(), at)
+            except LockHeld:
+                return False
+            except OSError:
+                taken = False
             if taken:
                 self._locked[at] = device
                 held.stays = False
@@ -326,20 +317,17 @@ class BoundedFiles(Files):
             at = held.inode[1]
             self._locked.pop(at, None)
             if self._locked:
-                self._range(fcntl.F_UNLCK, at)
+                self._inner.let_go_byte(self._locks_fd, at)
                 return
             closing, self._locks_fd = self._locks_fd, -1
         self._inner.close(closing)
 
-    def _range(self, kind: int, at: int) -> bool:
-        """Take or give back one byte of the file of all locks; False where that is not known."""
-        if _SET_LOCK is None:
-            return False
+    def _locks_file(self) -> int:
+        """The file of all locks, open."""
         if self._locks_fd < 0:
             self._inner.make_folder(self._locks.parent)
             self._locks_fd = self._inner.open(self._locks, create=True)
-        fcntl.fcntl(self._locks_fd, _SET_LOCK, _FLOCK.pack(kind, os.SEEK_SET, at & _PLACES, 1, 0))
-        return True
+        return self._locks_fd
 
 
 # What takes no file that is open, and what is made of such calls.

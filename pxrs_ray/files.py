@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import shutil
+import struct
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,11 @@ VECTORS_MAX = 1_000
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_HELD = frozenset({errno.EAGAIN, errno.EACCES})
+LOCK_PAUSE_S = 0.02
+_PLACES = (1 << 62) - 1
+_FLOCK = struct.Struct("@hhqqi")
+_SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 
 
 class Files:
@@ -48,6 +54,11 @@ class Files:
     def length(self, fd: int) -> int:
         """How many bytes an open file has."""
         return os.fstat(fd).st_size
+
+    def identity(self, fd: int) -> tuple[int, int]:
+        """Which file it is: its device, and its number there. Another one of that path differs."""
+        found = os.fstat(fd)
+        return found.st_dev, found.st_ino
 
     def write_some(self, fd: int, pieces: Sequence[Any], position: int) -> int:
         """Write what the system takes in one go; the one call that a full disk refuses."""
@@ -146,7 +157,29 @@ class Files:
             except BaseException:
                 os.close(fd)
                 raise
-            time.sleep(0.02)
+            self.pause(LOCK_PAUSE_S)
+
+    def hold_byte(self, fd: int, at: int) -> bool:
+        """Hold byte `at` of an open file against whoever has opened it too, until it is let go or
+        `fd` is closed; False where this system knows no such locks. Raises LockHeld."""
+        if _SET_LOCK is None:
+            return False
+        try:
+            fcntl.fcntl(fd, _SET_LOCK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, at & _PLACES, 1, 0))
+        except OSError as error:
+            if error.errno in _HELD:
+                raise LockHeld(f"byte {at} is held by another process") from None
+            return False  # this file system has no such locks
+        return True
+
+    def let_go_byte(self, fd: int, at: int) -> None:
+        """Give back a byte that is held."""
+        if _SET_LOCK is not None:
+            fcntl.fcntl(fd, _SET_LOCK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, at & _PLACES, 1, 0))
+
+    def pause(self, seconds: float) -> None:
+        """Let some time pass before the next try."""
+        time.sleep(seconds)
 
     def boot_id(self) -> str:
         """What differs after each start of the machine; '' where the system does not tell."""

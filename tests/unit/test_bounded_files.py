@@ -211,7 +211,7 @@ def test_a_lock_is_held_once_also_within_a_process(tmp_path: Path) -> None:
 def test_a_lock_that_can_only_be_held_on_its_file_keeps_it_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pxrs_ray.bounded_files._SET_LOCK", None)
+    monkeypatch.setattr("pxrs_ray.files._SET_LOCK", None)
     files = bounded(tmp_path, 0)
     held = files.lock(tmp_path / "lock", 0)
     assert open_count(files) == 1

@@ -17,6 +17,7 @@ from tests.simulation.mutations.defects import DEFECTS
 from tests.simulation.mutations.delaying import DELAYING
 from tests.simulation.mutations.ends import ENDS
 from tests.simulation.mutations.feeding import FEEDING
+from tests.simulation.mutations.few_files import FEW_FILES
 from tests.simulation.mutations.first_seeds import FIRST_SEEDS
 from tests.simulation.mutations.gap_maps import GAP_MAPS
 from tests.simulation.mutations.homes import HOMES
@@ -72,6 +73,7 @@ _ALL = (
     *WORKING,
     *ASKING,
     *FEEDING,
+    *FEW_FILES,
     *DEFECTS,
     *MOVING,
     *TOPOLOGIES,

@@ -144,15 +144,15 @@ FILES = (
     _noticed(
         "another file in the place of ours is not written to",
         f"{_BOUNDED}another_file_in_the_place_of_ours_is_not_taken_for_it",
-        Change("bounded_files.py", "(found.st_dev, found.st_ino) != held.inode", "False"),
+        Change("bounded_files.py", "self._inner.identity(fd) != held.inode", "False"),
     ),
     _noticed(
         "a lock whose file is closed is held all the same",
         f"{_BOUNDED}a_lock_outlasts_the_closing_of_its_file",
         Change(
-            "bounded_files.py",
-            "        fcntl.fcntl(self._locks_fd, _SET_LOCK, _FLOCK",
-            "        (self._locks_fd, _SET_LOCK, _FLOCK",
+            "files.py",
+            "            fcntl.fcntl(fd, _SET_LOCK, _FLOCK.pack(fcntl.F_WRLCK",
+            "            (fd, _SET_LOCK, _FLOCK.pack(fcntl.F_WRLCK",
         ),
     ),
 )

@@ -14,8 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pxrs_ray.bounded_files import BoundedFiles, OpenBounds
 from pxrs_ray.data.frame import frames_in
 from pxrs_ray.errors import LeaseOver, PxrsError
+from pxrs_ray.files import Files
 from pxrs_ray.log.held_calls import HeldState, Waiting, enter, leave, wake
 from pxrs_ray.log.lease_term import LeaseTerm
 from pxrs_ray.log.log_manager import LogManager
@@ -94,7 +96,7 @@ class Poll:
 class Life:
     """What one process of the buffer has in memory."""
 
-    def __init__(self, incarnation: str, files: ProcessFiles, now_ms: int) -> None:
+    def __init__(self, incarnation: str, files: Files, now_ms: int) -> None:
         self.incarnation = incarnation
         self.files = files
         self.manager = LogManager(DATA, 0, 1, now_ms, files=files)
@@ -109,6 +111,12 @@ class Life:
         self.syncing = False
         # How far each log was looked at.
         self.noted: dict[PartitionId, Offset] = {}
+
+
+def _bounded(files: Files, open_max: int) -> Files:
+    """As a buffer has it: few of its files are open at once. Any number of them where that is 0."""
+    bounds = OpenBounds(open_max, 2 * open_max)
+    return BoundedFiles(DATA / "locks", bounds, inner=files) if open_max else files
 
 
 class Witness:
@@ -170,7 +178,8 @@ class BufferLives(Process):
             return
         self.witness.lives += 1
         try:
-            files = self._files = ProcessFiles(self.disk)
+            self._files = ProcessFiles(self.disk)
+            files = _bounded(self._files, self.world.scenario.open_max)
             self.life = life = Life(f"life-{self.witness.lives}", files, self.wall_ms())
         except (OSError, PxrsError) as error:
             pause_ms = int(tries.failed(error) * 1_000)

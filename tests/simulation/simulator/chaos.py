@@ -52,7 +52,8 @@ class Chaos:
         cluster.end_former_logs()
         if cluster.log.disk.mend():
             cluster.log.restart(0)
-        cluster.log.disk.failing, cluster.log.disk.full, cluster.log.slow = 0.0, False, False
+        disk = cluster.log.disk
+        disk.failing, disk.full, disk.spent, cluster.log.slow = 0.0, False, False, False
         for process in (*cluster.coordinators, *cluster.consumers, *cluster.lives, cluster.log):
             process.cut_from.clear()
             process.thaw()
@@ -306,6 +307,10 @@ class Chaos:
         disk = self.cluster.log.disk
         setattr(disk, name, bad)
         self.world.at(self._dice.randint(50, 1_500), lambda: setattr(disk, name, good))
+
+    def descriptors_spent(self) -> None:
+        """The buffer's machine opens no file for a while."""
+        self._trouble("spent", True, False)
 
     def disk_rot(self) -> None:
         """A byte on the buffer's disk is another one; it is found when somebody reads it."""

@@ -39,7 +39,8 @@ class Cluster(Process):
         self.registry = RecordingStore(world)
         self.store = FaultyStore(self.registry, seed)
         witness = Witness(scenario.partitions)
-        self.log = BufferProcess(world, SimulatedDisk(seed, scenario.disk_bytes), witness)
+        disk = SimulatedDisk(seed, scenario.disk_bytes, tears=scenario.framed)
+        self.log = BufferProcess(world, disk, witness)
         # Who had its name before, and is not ended yet.
         self.former_logs: list[BufferProcess] = []
         self.keeper = KeeperProcess(self)

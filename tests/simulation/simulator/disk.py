@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ PAGE_BYTES = 64
 FREE_BYTES = 1 << 40
 SEGMENT = ".seg"
 
+_numbers = count(1)
 Change = tuple[int, bytes] | int
 """A write at a position, or a new length."""
 
@@ -34,6 +36,7 @@ class _Inode:
     synced: bytearray = field(default_factory=bytearray)
     # Since the last sync.
     pending: list[Change] = field(default_factory=list)
+    number: int = field(default_factory=_numbers.__next__)
 
 
 def _apply(data: bytearray, change: Change) -> None:
@@ -50,20 +53,26 @@ def _apply(data: bytearray, change: Change) -> None:
 class SimulatedDisk(Files):
     """See the rules at the head of this file.
 
-    `full` refuses what needs room; `failing` is the share of reads, writes and syncs that fail.
+    `full` refuses what needs room; `failing` is the share of reads, writes and syncs that fail, a
+    write after it has written a part; while `spent` no file can be opened.
     """
 
-    def __init__(self, seed: int, bytes_max: int = 0) -> None:
-        """A disk for `bytes_max`, or for any amount where that is 0."""
+    def __init__(self, seed: int, bytes_max: int = 0, *, tears: bool = False) -> None:
+        """A disk for `bytes_max`, or for any amount where that is 0. One that `tears` leaves a part
+        of each write that fails, and may not let that be cut off."""
         self.full = False
         self._bytes_max = bytes_max
         self.failing = 0.0
+        self.spent = False
         self.boots = 0
         self._dice = random.Random(f"disk {seed}")
+        self._tears = random.Random(f"torn {seed}") if tears else None
         self._names: dict[str, dict[str, _Inode]] = {}
         self._synced: dict[str, dict[str, _Inode]] = {}
         self._open: dict[int, _Inode] = {}
         self._locked: dict[int, _Inode] = {}
+        # Bytes that are held, and on which number.
+        self._bytes_held: dict[tuple[int, int], int] = {}
         self._opened = 0
         self._rotten: list[tuple[_Inode, int, int]] = []
 
@@ -72,11 +81,11 @@ class SimulatedDisk(Files):
     @contextmanager
     def well(self) -> Iterator[None]:
         """Nothing fails inside."""
-        failing, self.failing = self.failing, 0.0
+        before, self.failing, self.spent = (self.failing, self.spent), 0.0, False
         try:
             yield
         finally:
-            self.failing = failing
+            self.failing, self.spent = before
 
     def _fail(self, what: str, share: float = 1.0) -> None:
         if self.failing and self._dice.random() < self.failing * share:
@@ -95,6 +104,7 @@ class SimulatedDisk(Files):
         """Whoever had files open is gone."""
         self._open.clear()
         self._locked.clear()
+        self._bytes_held.clear()
 
     def cut_power(self) -> None:
         """Leave what was synced, and anything of the rest."""
@@ -191,6 +201,8 @@ class SimulatedDisk(Files):
         return self.open(path)
 
     def _opened_as(self, inode: _Inode) -> int:
+        if self.spent:
+            raise OSError(errno.EMFILE, f"{os.strerror(errno.EMFILE)} (simulated)")
         self._opened += 1
         self._open[self._opened] = inode
         return self._opened
@@ -204,6 +216,23 @@ class SimulatedDisk(Files):
     def close(self, fd: int) -> None:
         self._open.pop(fd, None)
         self._locked.pop(fd, None)
+        if self._bytes_held:
+            for held in [held for held, by in self._bytes_held.items() if by == fd]:
+                del self._bytes_held[held]
+
+    def identity(self, fd: int) -> tuple[int, int]:
+        return 1, self._inode(fd).number
+
+    def hold_byte(self, fd: int, at: int) -> bool:
+        if self._bytes_held.setdefault((self._inode(fd).number, at), fd) != fd:
+            raise LockHeld(f"byte {at} is held by another process")
+        return True
+
+    def let_go_byte(self, fd: int, at: int) -> None:
+        self._bytes_held.pop((self._inode(fd).number, at), None)
+
+    def pause(self, seconds: float) -> None:
+        pass
 
     def length(self, fd: int) -> int:
         return len(self._inode(fd).data)
@@ -212,10 +241,18 @@ class SimulatedDisk(Files):
         inode, piece = self._inode(fd), b"".join(pieces)
         if position + len(piece) > len(inode.data):
             self._need_room(position + len(piece) - len(inode.data))
-        self._fail("a write")
+        try:
+            self._fail("a write")
+        except OSError:
+            if self._tears is not None:
+                self._write(inode, position, piece[: self._tears.randrange(len(piece) + 1)])
+            raise
+        self._write(inode, position, piece)
+        return len(piece)
+
+    def _write(self, inode: _Inode, position: int, piece: bytes) -> None:
         _apply(inode.data, (position, piece))
         inode.pending.append((position, piece))
-        return len(piece)
 
     def read(self, fd: int, size: int, position: int) -> bytes:
         self._fail("a read", 0.3)
@@ -233,6 +270,8 @@ class SimulatedDisk(Files):
     def truncate(self, fd: int, size: int) -> None:
         inode = self._inode(fd)
         if len(inode.data) != size:
+            if self._tears is not None and self.failing and self._tears.random() < 0.5:
+                raise OSError(errno.EIO, "a cut failed (simulated)")
             _apply(inode.data, size)
             inode.pending.append(size)
 
@@ -321,6 +360,10 @@ class ProcessFiles(Files):
 
 _AS_THEY_ARE = (
     "boot_id",
+    "identity",
+    "hold_byte",
+    "let_go_byte",
+    "pause",
     "length",
     "write_some",
     "read",

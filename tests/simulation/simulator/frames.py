@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.data.frame import FrameHeader, frames_in, unpack_header
+from pxrs_ray.data.frame import FrameHeader, frames_in, pack_header, unpack_header
 from pxrs_ray.model import Offset
 
 STAMP_MS = 1
 _KEPT_MAX = 50_000
 _Content = tuple[bytes, tuple[str, ...]]
-_made: dict[_Content, tuple[FrameHeader, bytes]] = {}
+# A place that no log here comes to.
+_FAR = 1 << 40
+_made: dict[tuple[_Content, bool], tuple[FrameHeader, bytes]] = {}
 _content: dict[int, _Content] = {}
 
 
@@ -57,17 +59,32 @@ def begin_run() -> None:
         _content.clear()
 
 
-def frame_of(key: bytes, messages: tuple[str, ...]) -> tuple[FrameHeader, bytes]:
-    """A frame's header, without a producer's number, and its body."""
+def frame_of(
+    key: bytes, messages: tuple[str, ...], *, framed: bool = False
+) -> tuple[FrameHeader, bytes]:
+    """A frame's header, without a producer's number, and its body. Where it is `framed`, each
+    payload is a whole frame of a log, as of somebody who keeps logs in queues."""
     content = (key, messages)
-    found = _made.get(content)
+    found = _made.get((content, framed))
     if found is None:
         payloads = [message.encode() for message in messages]
-        batch = Batch.of([key] * len(messages), payloads, timestamp_ms=STAMP_MS)
-        packed, body = batch.to_wire(bytes(16), 0, 0)
-        found = _made[content] = (unpack_header(packed), body.to_pybytes())
+        if framed:
+            payloads = [_whole_frame(key, payload) for payload in payloads]
+        header, body = _packed(key, payloads)
+        found = _made[content, framed] = (unpack_header(header), body)
         _content[found[0].body_checksum] = content
     return found
+
+
+def _packed(key: bytes, payloads: list[bytes]) -> tuple[bytes, bytes]:
+    batch = Batch.of([key] * len(payloads), payloads, timestamp_ms=STAMP_MS)
+    header, body = batch.to_wire(bytes(16), 0, 0)
+    return header, body.to_pybytes()
+
+
+def _whole_frame(key: bytes, payload: bytes) -> bytes:
+    header, body = _packed(key, [payload])
+    return pack_header(unpack_header(header)._replace(base_offset=_FAR)) + body
 
 
 def learn_frame(header: FrameHeader, content: Callable[[], _Content]) -> None:

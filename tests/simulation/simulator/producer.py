@@ -119,7 +119,7 @@ class ProducerProcess(Process):
         is_early = world.now_ms < world.scenario.trouble_ms // 2
         if is_early and len(world.deadly) < world.scenario.deadly and world.chance(DEADLY):
             world.deadly.add(messages[0])
-        header, body = frame_of(key, messages)
+        header, body = frame_of(key, messages, framed=world.scenario.framed)
         epoch, sequence = sender.numbers(partition)
         header = header._replace(
             producer_id=self._identity, producer_epoch=epoch, sequence=sequence

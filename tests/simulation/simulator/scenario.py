@@ -46,8 +46,12 @@ FAULTS = {
     "log_freeze": 0.5,
     "second_buffer": 0.7,
     "disk_rot": 0.5,
+    "descriptors_spent": 0.7,
 }
 """Every fault, and its weight against the others."""
+
+# Only where files are closed and opened again.
+_OF_FEW_FILES = frozenset({"descriptors_spent"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,9 @@ class Scenario:
     was acknowledged: it comes back older, and power cuts befall also what is synced later.
 
     With `retain` logs drop what the group has passed, as on a worn disk. `disk_bytes` is how much
-    the disk takes (0: any amount), `leap_ms` the furthest step of wall clocks.
+    the disk takes (0: any amount), `leap_ms` the furthest step of wall clocks. A buffer keeps
+    `open_max` files open (0: all of them). With `framed` payloads hold frames of a log, and a disk
+    leaves parts of the writes that fail.
     """
 
     partitions: int = 4
@@ -113,6 +119,8 @@ class Scenario:
     retain: bool = False
     disk_bytes: int = 0
     leap_ms: int = 86_400_000
+    open_max: int = 0
+    framed: bool = False
     network: Network = field(default_factory=Network)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(FAULTS))
 
@@ -124,6 +132,7 @@ def draw(seed: int, overrides: Mapping[str, float] | None = None) -> Scenario:
     """
     dice = random.Random(f"scenario {seed}")
     calm = dice.random() < 0.3
+    open_max = random.Random(f"descriptors {seed}").choice((0, 0, 0, 3))
     drawn = Scenario(
         partitions=dice.choice((1, 2, 3, 4, 6, 8)),
         members=dice.choice((1, 2, 2, 3, 3, 4, 5)),
@@ -148,10 +157,16 @@ def draw(seed: int, overrides: Mapping[str, float] | None = None) -> Scenario:
             slow_ms_max=dice.choice((50, 500, 1_500)),
         ),
         # Not every kind of fault in every run: some only show where others leave things alone.
-        weights={name: weight for name, weight in FAULTS.items() if dice.random() < 0.6},
+        weights={
+            name: weight
+            for name, weight in FAULTS.items()
+            if dice.random() < 0.6 and (open_max or name not in _OF_FEW_FILES)
+        },
         # Of dice of its own: other seeds' runs stay what they were.
         lanes=random.Random(f"lanes {seed}").choice((0, 0, 4)),
         pulling=random.Random(f"pulling {seed}").choice((0.0, 0.0, 0.5)),
+        open_max=open_max,
+        framed=random.Random(f"payloads {seed}").random() < 0.2,
         **_draw_work(random.Random(f"work {seed}")),
         **_draw_disk(random.Random(f"disk {seed}")),
     )
