@@ -175,11 +175,9 @@ def _one_less(
         not_leading = [disk for disk in stay if disk != placement.leader]
         at = {node.disk: node.place(wanted.spread_by) for node in wanted.nodes}
         many = Counter(at.get(disk, disk) for disk in stay)
+        shares = {disk: many[at.get(disk, disk)] for disk in stay}
         not_leading.sort(
-            key=lambda d: (
-                *(placement.in_sync(d) is not None, d in living),
-                *(-many[at.get(d, d)], -has[d], d),
-            )
+            key=lambda d: (placement.in_sync(d) is not None, d in living, -shares[d], -has[d], d)
         )
         goes = not_leading[:1]
     for disk in goes:

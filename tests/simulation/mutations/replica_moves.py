@@ -49,15 +49,15 @@ REPLICA_MOVES = (
     ),
     _moved(
         "of replicas that are too many one goes whose place has another",
-        "*(-many[at.get(d, d)], -has[d], d),",
-        "*(-has[d], d),",
+        "d in living, -shares[d], -has[d], d)",
+        "d in living, -has[d], d)",
         "of_replicas_that_are_too_many_one_goes_whose_zone_has_another",
     ),
     Mutation(
         "a slot that has a homes document behind its placement is at home where it is led from",
         (Change("topology/replica_spread.py", "known.term < placement.epoch", "False"),),
         tests=(
-            "tests/unit/test_placements.py::"
+            "tests/unit/test_replica_spread.py::"
             "test_who_was_elected_is_at_home_there_though_the_document_of_homes_came_late",
         ),
     ),

@@ -18,6 +18,11 @@ def _shell(guard: str, file: str, text: str, instead: str, test: str) -> Mutatio
 _PLACEMENTS = "tests/unit/test_placements.py::test_"
 
 
+def _healed(guard: str, file: str, text: str, instead: str, test: str) -> Mutation:
+    where = f"tests/actors/test_replicas_healed.py::test_{test}"
+    return Mutation(guard, (Change(file, text, instead),), tests=(where,))
+
+
 def _scrubbed(guard: str, text: str, instead: str, test: str) -> Mutation:
     where = f"tests/unit/test_scrub.py::test_{test}"
     return Mutation(guard, (Change("log/scrub.py", text, instead),), tests=(where,))
@@ -72,7 +77,7 @@ REPLICAS_HOSTED = (
             "test_a_line_carries_it_in_order_and_ray_what_comes_before_and_after",
         ),
     ),
-    _shell(
+    _healed(
         "who has a damaged log is not taken for whole",
         "actors/buffer/replica_host.py",
         "lacks = bool(self.over or missing or self._logs.damaged)",
@@ -132,7 +137,7 @@ REPLICAS_HOSTED = (
         "                        pass\n",
         "one_write_says_who_leads_and_that_the_dead_one_is_not_in_sync",
     ),
-    _shell(
+    _healed(
         "who starts again leaves the processors to who was elected in its place",
         "actors/coordinator/replica_controller.py",
         "        return is_served or not others\n",

@@ -37,51 +37,6 @@ def _said(guard: str, text: str, instead: str, test: str) -> Mutation:
 
 
 REPLICATING = (
-    _placed(
-        "a coordinator that was late itself takes nobody for gone by that",
-        "- self._rules.heard_ms - self._lag.grace_ms(now_ms)",
-        "- self._rules.heard_ms",
-        "a_coordinator_that_was_late_itself_waits_for_as_much_longer_and_no_more",
-    ),
-    _placed(
-        "however late a coordinator was who is gone is missed",
-        "return min(self._window_ms, sum(late_ms for _, late_ms in self._late))",
-        "return sum(late_ms for _, late_ms in self._late)",
-        "however_late_a_coordinator_was_who_is_gone_is_missed",
-        file="replication/own_lag.py",
-    ),
-    _one(
-        "who catches up takes no more than there is room for",
-        _LEADER,
-        "may_ship = self._room.is_there(now_ms) or self._is_waited_for(disk)",
-        "may_ship = True",
-        "who_catches_up_is_sent_no_more_in_a_second_than_there_is_room_for",
-    ),
-    _one(
-        "who is in sync waits for no room",
-        _LEADER,
-        "may_ship = self._room.is_there(now_ms) or self._is_waited_for(disk)",
-        "may_ship = self._room.is_there(now_ms)",
-        "who_is_in_sync_or_about_to_be_is_sent_all_at_once",
-    ),
-    _placed(
-        "who may lead alone has answered since the leader was missed",
-        "if missed is not None and asked_ms >= missed.since_ms:",
-        "if missed is not None:",
-        "who_answers_since_the_leader_was_missed_leads_with_who_lives_by_one_write",
-    ),
-    _placed(
-        "what was answered before another leader was missed counts for nothing",
-        "                del self._missed[slot]\n",
-        "",
-        "what_was_answered_before_another_leader_was_missed_counts_for_nothing",
-    ),
-    _placed(
-        "who does not answer holds up no election",
-        "return found if now_ms - missed.since_ms >= self._rules.answer_ms else None",
-        "return None",
-        "nobody_hears_of_an_election_before_it_is_durable",
-    ),
     _one(
         "a replica that may be in sync by now is waited for",
         _LEADER,
