@@ -62,6 +62,8 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
         OF_GROUP,
         "Messages that failed for good: skipped, sent to the dead letters, or put into quarantine.",
     ),
+    "quarantined_keys": (GAUGE, OF_GROUP, "Keys in quarantine now."),
+    "quarantined_messages": (GAUGE, OF_GROUP, "Messages that wait in quarantine now."),
     "paused": (GAUGE, OF_GROUP, "1 while the group is paused."),
     "processed": (COUNTER, OF_GROUP, "Messages that the group has processed and committed."),
     "redeliveries": (COUNTER, OF_GROUP, "Committed redeliveries after failed attempts."),
@@ -208,11 +210,13 @@ class TopologyMetrics:
         self._set("partitions_stalled", stalled, name)
         self._set("paused", group.paused, name)
         self._set("consumers_wanted", group.wanted, name)
+        self._set("quarantined_keys", group.aside.keys, name)
+        self._set("quarantined_messages", group.aside.messages, name)
         for c in group.consumers:
             part = f"{c.member}#{c.incarnation}"
             self._total("given_up", c.given_up_count, name, part=part, ours=True)
         states = [c.state for c in group.consumers]
-        for state in {"running", "pending", "silent", "failed", *states}:
+        for state in {"running", "pending", "silent", "frozen", "failed", *states}:
             self._set("consumers", states.count(state), name, state)
         if tally is None:
             return

@@ -31,6 +31,7 @@ from pxrs_ray.log.open_logs import OpenLogs
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence
 from pxrs_ray.log.queues_file import check_change, logs_in, put_aside, read_queues, write_queues
+from pxrs_ray.log.refusals import RefusedAppends
 from pxrs_ray.log.retention_plan import RetentionPlan
 from pxrs_ray.model import Offset, PartitionId, QueuePartition
 from pxrs_ray.supervision.passing_trouble import passes
@@ -79,6 +80,7 @@ class LogManager(OpenLogs):
         # Where something may be wrong with an open log; and up to which change that was looked at.
         self._suspect: dict[QueuePartition, None] = {}
         self._suspected_to = 0
+        self.refused_appends = RefusedAppends()
         self._retention = RetentionPlan(self.changed, self._logs.get)
         self.files.make_folder(self.folder)
         # Told that another process had a log until now.

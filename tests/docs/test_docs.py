@@ -15,6 +15,7 @@ import pytest
 import pxrs_ray
 from pxrs_ray.actors.coordinator.metrics import METRICS
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.status.problem import OF_A_STATUS
 from tests.docs.reference import DOCS, error_classes, pages
 from tests.docs.remedies import REMEDIES
 from tests.servers import skip_or_fail
@@ -131,6 +132,22 @@ def test_each_fault_has_an_alert_and_a_sound_topology_none() -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     alerts = set(re.findall(r"- alert: (\w+)", (DOCS / "ops/alerts.yml").read_text()))
     assert alerts == set(re.findall(r'alertname="(\w+)"', rules.read_text())), "each is proven"
+
+
+def test_the_table_of_what_tells_of_what_names_every_alert_and_real_kinds() -> None:
+    text = (DOCS / "operating.md").read_text()
+    table = text[text.index("## What tells of what") : text.index("## When something is wrong")]
+    alerts = set(re.findall(r"- alert: (\w+)", (DOCS / "ops/alerts.yml").read_text()))
+    told = set(re.findall(r"`(Pxrs\w+)`", table))
+    assert told <= alerts
+    # Of no single fault: whatever else is wrong, and what is only uneven.
+    assert alerts - told == {
+        "PxrsProblem",
+        "PxrsBuffersUneven",
+        "PxrsPartitionWithoutOwner",
+    }
+    kinds = set(re.findall(r"`([a-z]+_[a-z_]+)`", table)) - {"pxrs_problems"}
+    assert kinds <= {str(kind) for kind in OF_A_STATUS}
 
 
 @pytest.mark.service
