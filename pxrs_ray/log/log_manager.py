@@ -334,10 +334,6 @@ class LogManager(OpenLogs):
             if log.limits != of_queue[queue]:
                 log.set_limits(of_queue[queue])
 
-    def is_damaged(self, place: QueuePartition) -> None:
-        """What was sealed of a log is not what was written. Whoever has it on this disk alone has
-        no other to go on with: it is told, and that is all."""
-
     def drop_group(self, queue: str, group: str) -> None:
         """Have no log of `queue` wait for `group`. Raises what passes, after telling the others.
 
