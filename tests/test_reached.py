@@ -43,7 +43,8 @@ REASONS = {
 FOREIGN = {
     "connection_made",
     "connection_lost",
-    "data_received",
+    "get_buffer",
+    "buffer_updated",
     "pause_writing",
     "resume_writing",
     "list_commands",

@@ -359,11 +359,13 @@ class BufferClient:
             return self._here_much.line() if much else line
         return (self._much if much else self._small).line() if self._here.elsewhere else None
 
-    def connect(self) -> bool:
-        """Have the connection for what is small made now, and not after some calls; whether it is
-        still to come."""
+    def connect(self, *, much: bool = False) -> bool:
+        """Have the connection for what is small made now, and not after some calls, or also that
+        for `much`; whether it is still to come."""
         coming = self._here.is_coming()
-        return self._small.is_coming() if self._here.elsewhere else coming
+        if self._here.elsewhere:
+            return (self._much if much else self._small).is_coming()
+        return self._here_much.is_coming() if much and not coming else coming
 
     def close(self) -> None:
         """End the connections; calls that are made after this go through Ray."""

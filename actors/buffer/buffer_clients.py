@@ -141,20 +141,24 @@ class BufferClients:
             known.close()
         return made
 
-    def connect(self, indexes: Iterable[int], wait_s: float = CONNECT_WAIT_S) -> None:
-        """Have the connections to these buffers made before the first call.
+    def connect(
+        self, indexes: Iterable[int], wait_s: float = CONNECT_WAIT_S, *, much: bool = False
+    ) -> None:
+        """Have the connections to these buffers made before the first call; those for `much` too,
+        to buffers that were found.
 
         Returns also when that takes longer than `wait_s`: it goes on then beside the calls.
         """
         end_s = time.monotonic() + wait_s
-        while indexes := [index for index in indexes if self._is_connecting(index)]:
+        while indexes := [index for index in indexes if self._is_connecting(index, much)]:
             if time.monotonic() >= end_s:
                 return
             time.sleep(CONNECT_LOOK_S)
 
-    def _is_connecting(self, index: int) -> bool:
+    def _is_connecting(self, index: int, much: bool) -> bool:
         try:
-            return self.of(index).connect()
+            client = self.known(index) if much else self.of(index)
+            return client is not None and client.connect(much=much)
         except BufferAway:
             return False
 

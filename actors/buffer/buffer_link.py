@@ -76,8 +76,11 @@ class BufferLink:
         return self._plan.asking or self.socket is not None
 
     def line(self) -> SocketClient | None:
-        """The connection, once there is one; until then calls go through Ray."""
-        return self._line(self._plan.called)
+        """The connection, once there is one; until then calls go through Ray. On this node what is
+        large asks for one at once: a single call of it through Ray costs more than a connection.
+        """
+        much_here = self._way is LinkWay.HERE_MUCH
+        return self._line(self._plan.wanted if much_here else self._plan.called)
 
     def _line(self, ask_now: Callable[[float], bool]) -> SocketClient | None:
         line = self.socket
@@ -146,7 +149,10 @@ class BufferLink:
             )
             return None
         if self._way.is_here:
-            return local_socket.connect(offer.address)
+            found = local_socket.connect(offer.address)
+            if found is not None and self._way.is_much:
+                local_socket.widen(found)
+            return found
         if (tls_files(os.environ) is None) != (not offer.fingerprint):
             raise ProtocolError("one end uses TLS and the other does not: see RAY_USE_TLS of both")
         return tcp_socket.begin_to_connect(offer.address)

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 
 from pxrs_ray.actors.buffer.log_writer import LogWriter
 from pxrs_ray.actors.cluster.process_memory import resident_bytes
 from pxrs_ray.data.protocol import BufferStats
-from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.log_manager import LogManager
 
 
 def stats_of(
-    counts: Counter[str], logs: Sequence[PartitionLog], writer: LogWriter, disk_free_bytes: int
+    counts: Counter[str], manager: LogManager, writer: LogWriter, disk_free_bytes: int
 ) -> BufferStats:
     """What it did, by its `counts`, and what its logs hold."""
-    times = os.times()
+    times, logs = os.times(), manager.all_logs()
     return BufferStats(
         appends=counts["appends"],
         frames=counts["frames"],
         messages=counts["messages"],
         bytes_in=counts["bytes_in"],
         repeats=counts["repeats"],
-        refused=counts["refused"],
+        refused=manager.refused_appends.count,
         fetches=counts["fetches"],
         fetches_waiting=counts["fetches_waiting"],
         bytes_out=counts["bytes_out"],
@@ -40,4 +39,5 @@ def stats_of(
         links=counts["links"],
         link_calls=counts["link_calls"],
         strangers_refused=counts["strangers_refused"],
+        last_refusal=manager.refused_appends.last,
     )

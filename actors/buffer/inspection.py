@@ -81,7 +81,7 @@ class Inspection(ServingState):
     async def stats(self) -> BufferStats:
         """What it did and holds, for `status`, metrics and benchmarks."""
         free = await off_loop(self._files.free_bytes, self._folder)
-        return stats_of(self._counts, self._manager.all_logs(), self._writer, free)
+        return stats_of(self._counts, self._manager, self._writer, free)
 
     async def slot_files(self) -> list[FileState]:
         """Every file of this buffer, closed or not, for a copy to another disk."""

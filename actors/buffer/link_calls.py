@@ -19,20 +19,19 @@ from pxrs_ray.data.link_room import LinkRoom
 from pxrs_ray.errors import LogAway
 from pxrs_ray.supervision.supervisor import as_ordinary, beside
 
-# What an answer is on the wire, to the call of that number.
-SaidOf = Callable[[int, Any], bytes]
+# What an answer is on the wire, in parts, to the call of that number.
+SaidOf = Callable[[int, Any], Sequence[Any]]
+AnswerWriter = Callable[[Sequence[Any]], None]
 
 
 class LinkCalls:
     """See the rules at the head of this file. `say` writes, `ended` hears of each end of a call
     that was not answered at once."""
 
-    def __init__(
-        self, room: LinkRoom, say: Callable[[bytes], None], ended: Callable[[], None]
-    ) -> None:
+    def __init__(self, room: LinkRoom, say: AnswerWriter, ended: Callable[[], None]) -> None:
         self._room = room
         self._say, self._ended = say, ended
-        self._behind: list[bytes] = []
+        self._behind: list[Any] = []
 
     def make(
         self,
@@ -64,7 +63,7 @@ class LinkCalls:
             beside(lambda: found).add_done_callback(partial(_answer_of, answer))
 
     def _answer(
-        self, number: int, said_of: SaidOf, say: Callable[[bytes], None], size: int, found: Any
+        self, number: int, said_of: SaidOf, say: AnswerWriter, size: int, found: Any
     ) -> None:
         """A call that took its time has ended, with what it found or an error."""
         self._room.calls -= 1
@@ -75,23 +74,23 @@ class LinkCalls:
             self._tell(number, said_of, say, found)
         self._ended()
 
-    def _tell(self, number: int, said_of: SaidOf, say: Callable[[bytes], None], found: Any) -> None:
+    def _tell(self, number: int, said_of: SaidOf, say: AnswerWriter, found: Any) -> None:
         try:
             say(said_of(number, found))
         except Exception as error:  # noqa: BLE001 - it is the caller's, whatever it is
             self._fail(number, error)
 
     def _fail(self, number: int, error: BaseException) -> None:
-        self._say(failed_answer(number, ours(as_ordinary(error))))
+        self._say([failed_answer(number, ours(as_ordinary(error)))])
 
-    def _say_behind(self, said: bytes) -> None:
+    def _say_behind(self, said: Sequence[Any]) -> None:
         if not self._behind:
             asyncio.get_running_loop().call_soon(self._say_what_is_behind)
-        self._behind.append(said)
+        self._behind += said
 
     def _say_what_is_behind(self) -> None:
         behind, self._behind = self._behind, []
-        self._say(b"".join(behind))
+        self._say(behind)
 
 
 def _answer_of(answer: Callable[[Any], None], task: asyncio.Task[Any]) -> None:

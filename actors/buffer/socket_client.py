@@ -23,8 +23,9 @@ from pxrs_ray.actors.buffer.answer_poll import AnswerPoll
 from pxrs_ray.actors.buffer.socket_writes import SocketWrites
 from pxrs_ray.data import link_messages, link_plan
 from pxrs_ray.data.link_door import PROOF_BYTES, LinkOffer, check_welcome, greeting
-from pxrs_ray.data.link_messages import ANSWERS, LinkKind, LinkReader
+from pxrs_ray.data.link_messages import ANSWERS, LinkKind, LinkMessage
 from pxrs_ray.data.link_plan import LinkLife, Sign
+from pxrs_ray.data.link_reader import LinkReader
 from pxrs_ray.data.link_tls import TlsStream
 from pxrs_ray.errors import BufferAway, LogError, ProtocolError, PxrsError
 
@@ -165,9 +166,15 @@ class SocketClient:
         """Take in what has come, and give what waits to go; waits for nothing. For one thread at a
         time. Whether something had come."""
         self._has_room()
+        room = self._reader.room() if self._tls is None else None
         try:
-            data = self._socket.recv(self._receive_bytes, socket.MSG_DONTWAIT)
-            if data:
+            if room is not None:  # the rest of a large answer, which is received where it stays
+                count = self._socket.recv_into(room, 0, socket.MSG_DONTWAIT)
+                if count:
+                    self._life.heard(time.monotonic())
+                    self._answer(self._reader.came(count))
+                    return True
+            elif data := self._socket.recv(self._receive_bytes, socket.MSG_DONTWAIT):
                 self._life.heard(time.monotonic())
                 self._take(self._opened(data))
                 return True
@@ -200,7 +207,10 @@ class SocketClient:
             check_welcome(self._begun[:PROOF_BYTES], self._expected)
             data, self._begun = self._begun[PROOF_BYTES:], b""
             self._life.welcome = True
-        for kind, number, content in self._reader.feed(data):
+        self._answer(self._reader.feed(data))
+
+    def _answer(self, messages: list[LinkMessage]) -> None:
+        for kind, number, content in messages:
             if kind is LinkKind.PONG:
                 continue
             answer = self._calls.pop(number, None)

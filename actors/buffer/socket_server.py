@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 # Strangers can make us say something that often, and no oftener.
 TELL_EVERY_S = 10.0
 
+# What is received at once, of whatever is not large.
+STAGE_BYTES = 256 << 10
+
 # See `LinkCalls` for what they may answer.
 Methods = Mapping[str, Callable[..., Any]]
 
@@ -51,6 +54,8 @@ class SocketServer:
         self.ends: set[ServerEnd] = set()
         self.counts: Counter[str] = Counter() if counts is None else counts
         self.context: ssl.SSLContext | None = None
+        # One for all ends: what is received is taken out of it before anything else is.
+        self.stage = bytearray(STAGE_BYTES)
         self._methods = methods
         self._address = address
         self._ports: LinkPorts | None = None

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from pxrs_ray.actors.buffer.answer_poll import AnswerPoll, AnswerSource
 from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
+from pxrs_ray.actors.buffer.buffer_client import CALL_BYTES_MAX
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
 from pxrs_ray.actors.buffer.call_failure import ours
 from pxrs_ray.actors.client.append_calls import AppendCalls
@@ -27,6 +28,7 @@ from pxrs_ray.actors.client.delayed_sends import DelayedSends
 from pxrs_ray.actors.client.queue_look import QueueLook
 from pxrs_ray.clock import Instant, SystemClock, monotonic_ms, wall_ms
 from pxrs_ray.data.batch import Batch, Headers
+from pxrs_ray.data.message_form import batch_bytes
 from pxrs_ray.data.tables import batch_of_table
 from pxrs_ray.errors import DeadlineExceeded, PartitionFull, ProducerError, ProducerFenced
 from pxrs_ray.partitioning import Partitioner
@@ -74,7 +76,7 @@ class Producer(QueueLook):
         self._answers = answers
         self._lock = threading.Lock()
         self._progress = threading.Condition(self._lock)
-        self._taking = self._timed = self._closed = False
+        self._taking = self._timed = self._closed = self._sends_much = False
         self._thread = Supervisor(f"producer of {queue}").thread(
             "pxrs-producer", self._run, again=lambda: not self._closed
         )
@@ -170,8 +172,13 @@ class Producer(QueueLook):
                 headers=headers,
                 ids=ids,
             )
+        pieces = self._accumulator.pieces(batch, scopes)
+        if not self._sends_much and batch_bytes(batch) > CALL_BYTES_MAX:
+            # Until there is a connection for what is large Ray carries it, at many times the cost.
+            self._sends_much = True
+            self._buffers.connect(range(self._sender.buffers), much=True)
         shipments = []
-        for piece, part in self._accumulator.pieces(batch, scopes):
+        for piece, part in pieces:
             with self._lock:
                 if self._closed or self._sender.fenced:
                     self._refuse()
@@ -289,13 +296,13 @@ class Producer(QueueLook):
 
     def _close_open(self, *, all_of_it: bool = False) -> list[Call]:
         """`all_of_it`: whoever asks waits for what is open, and what comes next may go at once."""
-        began_ns = time.monotonic_ns()
-        now_ms = began_ns // 1_000_000
+        # The work of this thread alone: where it waits for a core, nothing else should wait longer.
+        now_ms, began_ns = monotonic_ms(), time.thread_time_ns()
         self._accumulator.close_open(now_ms)
         calls = list(self._accumulator.calls(now_ms))
         self._timed = False
         if not all_of_it:
-            took_us = (time.monotonic_ns() - began_ns) // 1_000
+            took_us = (time.thread_time_ns() - began_ns) // 1_000
             self._accumulator.rest(now_ms, took_us)
         return calls
 

@@ -82,6 +82,12 @@ def running_topologies() -> list[str]:
     return [name for name, has_coordinator, _ in _topologies() if has_coordinator]
 
 
+def known_topologies() -> list[str]:
+    """The names of all that have actors here; those without a coordinator come last."""
+    found = sorted(_topologies(), key=lambda each: (not each[1], each[0]))
+    return [name for name, _, _ in found]
+
+
 def left_over() -> dict[str, int]:
     """How many actors there are of each topology that has no coordinator."""
     return {name: count for name, has_coordinator, count in _topologies() if not has_coordinator}

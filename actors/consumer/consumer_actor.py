@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.sigterm import on_terminate
 from pxrs_ray.actors.consumer.call_gate import CallLimits
 from pxrs_ray.actors.consumer.call_record import CallRecord, open_record
+from pxrs_ray.actors.consumer.consumer_info import ConsumerInfo
 from pxrs_ray.actors.consumer.gap_log import OwnGapLogs
 from pxrs_ray.actors.consumer.giving_up import GivingUp
 from pxrs_ray.actors.consumer.group_member import GroupMember
@@ -49,19 +50,16 @@ from pxrs_ray.errors import PxrsError
 from pxrs_ray.group.events import Assignment
 from pxrs_ray.group.member_lease import Title
 from pxrs_ray.json_logging import start_journal
-from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import (
     Epoch,
     Grant,
     Incarnation,
-    MemberId,
     Message,
     Offset,
     PartitionId,
     Progress,
 )
 from pxrs_ray.processing.commit_wait import CommitWait, CommitWaits
-from pxrs_ray.status.answers import CallUnderWay, GivenUp
 from pxrs_ray.supervision.forks import keep_children_apart, leave_if_child
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, off_loop
@@ -71,23 +69,6 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_LOOK_S = 0.1
 LOOK_EVERY_S = 1.0
 CALLS_TOLD = 8
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerInfo:
-    """What a consumer reports of itself."""
-
-    member: MemberId
-    incarnation: Incarnation
-    pid: int
-    node: str
-    partitions: tuple[PartitionId, ...]
-    processed: int
-    failures: tuple[Failure, ...] = field(default=())
-    given_up: tuple[GivenUp, ...] = field(default=())
-    given_up_count: int = 0
-    problem: str = ""
-    calls: tuple[CallUnderWay, ...] = field(default=())
 
 
 class Consumer(StackTeller):
@@ -231,17 +212,19 @@ class Consumer(StackTeller):
     async def info(self) -> ConsumerInfo:
         """What it holds and how it goes."""
         session = self._runtime.session if self._runtime is not None else None
+        holdings = tuple(sorted(session.holdings)) if session else ()
         return ConsumerInfo(
             self._spec.member,
             session.incarnation if session else self._spec.incarnation,
             *self._where(),
-            tuple(sorted(session.holdings)) if session else (),
+            holdings,
             self._workers.passed,
             self._workers.failures(),
             self._giving_up.newest,
             self._giving_up.count,
             "; ".join(self._problems()),
             tuple(self.in_hand.look()[:CALLS_TOLD]),
+            self._quarantines.look(holdings),
         )
 
     def _problems(self) -> list[str]:

@@ -60,7 +60,8 @@ class Fetcher:
                     raise BufferAway(str(error)) from None
             self._handles[index] = handle
             loop = asyncio.get_running_loop()
-            self._buffers[index] = BufferClient(handle, loop)
+            client = self._buffers[index] = BufferClient(handle, loop)
+            client.connect()  # a member reads for as long as it lives
         return self._buffers[index]
 
     def forget(self, index: int) -> None:

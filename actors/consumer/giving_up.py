@@ -3,8 +3,10 @@ them."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pxrs_ray.actors.consumer.dead_letter_sender import DeadLetters
 from pxrs_ray.actors.consumer.reply_sender import ReplySender
@@ -24,7 +26,7 @@ class GivingUp:
 
     def __init__(self, spec: GroupSpec) -> None:
         self.count = 0
-        self._told: deque[GivenUp] = deque(maxlen=GIVEN_UP_KEPT)
+        self._told: deque[tuple[float, GivenUp]] = deque(maxlen=GIVEN_UP_KEPT)
         self.replies = ReplySender(spec)
         self.configure(spec)
 
@@ -34,8 +36,10 @@ class GivingUp:
 
     @property
     def newest(self) -> tuple[GivenUp, ...]:
-        """The last messages that were given up."""
-        return tuple(self._told)
+        """The last messages that were given up, and how long ago."""
+        now_s = time.monotonic()
+        # A copy in one step: worker threads add to it meanwhile.
+        return tuple(replace(told, ago_s=now_s - at_s) for at_s, told in list(self._told))
 
     def keep(self, failure: Failure, messages: Iterable[Message]) -> None:
         """Send what is dead-lettered, tell who waits for a reply, and only then go on.
@@ -50,6 +54,5 @@ class GivingUp:
         at, error = failure.context, failure.error[:GIVEN_UP_CHARS]
         for message in messages:
             self.count += 1
-            self._told.append(
-                GivenUp(at.partition, message.offset, failure.policy.value, at.attempt, error)
-            )
+            told = GivenUp(at.partition, message.offset, failure.policy.value, at.attempt, error)
+            self._told.append((time.monotonic(), told))

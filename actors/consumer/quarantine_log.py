@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from pxrs_ray.actors.buffer.partition_client import PartitionClient
@@ -21,7 +21,7 @@ from pxrs_ray.data.frame import producer_id
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.processing.numbered_appends import NumberedAppends
 from pxrs_ray.processing.quarantine_state import Quarantine, QuarantineRecord, headers_of
-from pxrs_ray.supervision.passing_trouble import passes
+from pxrs_ray.status.answers import QuarantineSize
 
 OPERATOR = "?operator"
 
@@ -92,14 +92,9 @@ class QuarantineLog:
             self.refresh()
 
     def _send(self) -> None:
-        appends = self._appends
-        while (batch := appends.next()) is not None:
-            try:
-                self._log.append(batch, self._producer, self.epoch, appends.sequence)
-            except BaseException as error:
-                appends.failed(passes=passes(error))
-                raise
-            appends.kept()
+        self._appends.send(
+            lambda batch, number: self._log.append(batch, self._producer, self.epoch, number)
+        )
 
     def tidy(self) -> None:
         """Drop the log when nothing is put aside: the next owner has less to read."""
@@ -129,3 +124,13 @@ class OwnQuarantines:
         if found is None or found.epoch != epoch:
             found = self._logs[partition] = QuarantineLog.of_owner(spec, partition, epoch)
         return found
+
+    def look(self, partitions: Iterable[PartitionId]) -> QuarantineSize:
+        """What is put aside in those of `partitions` that have a quarantine."""
+        keys = messages = 0
+        for log in filter(None, map(self._logs.get, partitions)):
+            # A copy in one step: worker threads change it meanwhile.
+            aside = list(log.state.keys.values())
+            keys += len(aside)
+            messages += sum(len(key.entries) for key in aside)
+        return QuarantineSize(keys, messages)

@@ -26,6 +26,7 @@ from pxrs_ray.data.protocol import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.status.problem import Kind, Report
+from pxrs_ray.status.refusal_watch import RefusalWatch
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, is_asked_for, within
 from pxrs_ray.topology.homes import Home
@@ -55,6 +56,7 @@ class BufferPool(BufferCalls):
         self._link_ports = link_ports
         self.confirm: Callable[[], Awaitable[None]] | None = None
         self.replicas = NoReplicas()
+        self.refusals = RefusalWatch()
         self._external: set[str] = set()
         self._returned: Callable[[int], Awaitable[None]] | None = None
         self._soon = [asyncio.Event() for _ in range(count)]

@@ -16,7 +16,8 @@ import ray
 from ray.exceptions import RayError
 
 from pxrs_ray.actors.cluster.process_end import NO_PROCESS
-from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo
+from pxrs_ray.actors.cluster.process_file import is_stopped
+from pxrs_ray.actors.consumer.consumer_info import ConsumerInfo
 from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.config import GroupConfig
@@ -86,6 +87,12 @@ def pid_here(replica: ConsumerReplica) -> int:
     """Its process, where that is known and on this node."""
     is_here = replica.pid and replica.node == ray.get_runtime_context().get_node_id()
     return replica.pid if is_here else NO_PROCESS
+
+
+def stopped_here(replica: ConsumerReplica) -> int:
+    """Its process, where that is on this node and stopped; 0 otherwise."""
+    pid = pid_here(replica)
+    return pid if pid != NO_PROCESS and is_stopped(pid) else 0
 
 
 def kill_here(replica: ConsumerReplica) -> None:

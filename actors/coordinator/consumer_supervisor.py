@@ -21,7 +21,8 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.actor_process import end_actor
 from pxrs_ray.actors.cluster.process_end import NO_PROCESS, process_end
-from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo, make_consumer
+from pxrs_ray.actors.consumer.consumer_actor import make_consumer
+from pxrs_ray.actors.consumer.consumer_info import ConsumerInfo
 from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.actors.coordinator.consumer_autopsy import PROCESS_DIED, autopsy, end_of, first_told

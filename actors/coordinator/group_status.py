@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo
+from pxrs_ray.actors.consumer.consumer_info import ConsumerInfo
+from pxrs_ray.actors.coordinator.consumer_replica import stopped_here
 from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.data.delay import is_of_delays
 from pxrs_ray.data.protocol import LogEnds
@@ -15,7 +16,13 @@ from pxrs_ray.group.transitions import PartitionPhase
 from pxrs_ray.group.write_queue import StoredOwner, stored_owners
 from pxrs_ray.model import Epoch, MemberId, Offset, PartitionId, PartitionRow
 from pxrs_ray.processing.suspects import decode_detail
-from pxrs_ray.status.answers import ConsumerStatus, GroupStatus, PartitionStatus, QueueStatus
+from pxrs_ray.status.answers import (
+    ConsumerStatus,
+    GroupStatus,
+    PartitionStatus,
+    QuarantineSize,
+    QueueStatus,
+)
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.status.stalls import PAUSES, WINDOW_MS, Stall, StallDetector
 
@@ -274,6 +281,8 @@ def _consumers(
             silent_ms = max(0, core.settings.lease_ms - (slot.until_ms - now_ms))
             state = "silent"
             reason = f"silent for {silent_ms / 1_000:.0f} s, its lease is {_lease(core)}"
+        if state == "silent" and replica is not None and (pid := stopped_here(replica)):
+            state, reason = "frozen", f"pid {pid} was stopped (SIGSTOP, a debugger); {reason}"
         incarnation = slot.member.incarnation if slot else replica.incarnation if replica else 0
         found.append(
             ConsumerStatus(
@@ -290,6 +299,7 @@ def _consumers(
                 info.given_up if info else (),
                 info.given_up_count if info else 0,
                 replica.actor if replica else "",
+                info.aside if info else QuarantineSize(),
             )
         )
     return tuple(found)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.home_controller import HomeController
-from pxrs_ray.clock import wall_ms
+from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.status.places import MOVING, BufferStatus, SpreadStep, steps_to_spread
 from pxrs_ray.topology.homes import Home
@@ -20,6 +20,8 @@ def buffer_statuses(
 ) -> tuple[BufferStatus, ...]:
     """Every buffer at this moment; `stats` are of those that have answered."""
     now_ms = wall_ms()
+    counts = {index: each.refused for index, each in stats.items()}
+    refused = pool.refusals.note(monotonic_ms(), counts)
     found = []
     for index in range(pool.count):
         home, has = homing.homes.slots.get(index, NOWHERE), stats.get(index)
@@ -39,6 +41,8 @@ def buffer_statuses(
                 has.disk_free_bytes if has is not None else None,
                 max(0, now_ms - since_ms) / 1_000 if since_ms is not None else None,
                 pool.replicas.statuses(index),
+                refused.get(index, 0),
+                has.last_refusal if has is not None else "",
             )
         )
     return tuple(found)

@@ -1,4 +1,4 @@
-"""What the live page shows and does, of a running topology."""
+"""What the live page shows and does, of the topologies that run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,39 @@ from pxrs_ray.errors import PxrsError, UsageError
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.group import Group
     from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
     from pxrs_ray.dashboard.page_state import PageState
     from pxrs_ray.model import Change, Message
     from pxrs_ray.status.past import Point
 
 # Two rebalances of some thousand partitions: fewer would tell a part of one as the whole.
 CHANGES_MAX = 10_000
+# A coordinator whose process does not answer for so long is told as that.
+ANSWER_WAIT_S = 3.0
 SHOWN_MAX = 200
-SHOWN_EACH = 20
+# Of each partition so many that the newest of all are among them, unless one has nearly all.
+NEWEST_MAX, NEWEST_EACH_MIN = 2_000, 2
 LOOKED_AT_MAX = 200_000
 TEXT_CHARS_MAX = 2_000
+
+
+class RaySources:
+    """The topologies of this cluster, or only the one that is named."""
+
+    def __init__(self, only: str | None = None) -> None:
+        self._only = only
+
+    def names(self) -> Sequence[str]:
+        """Those that have actors, so also one whose coordinator is missing."""
+        from pxrs_ray.actors.cluster.named_actors import known_topologies
+
+        return known_topologies() if self._only is None else [self._only]
+
+    def of(self, topology: str) -> RaySource:
+        """The one of that name."""
+        from pxrs_ray.actors.client.topology import Topology
+
+        return RaySource(Topology(topology))
 
 
 class RaySource:
@@ -30,6 +53,7 @@ class RaySource:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
+        self._coordinator: BlockingCoordinatorClient | None = None
         self._seen: dict[str, int] = {}
 
     def look(self) -> PageState:
@@ -37,6 +61,7 @@ class RaySource:
         from pxrs_ray.actors.client.group import Group
         from pxrs_ray.dashboard.page_state import PageState
 
+        self._check_alive()  # a status may take longer than people wait
         status = self._topology.status()
         changes: dict[str, tuple[Change, ...]] = {}
         for group in status.groups:
@@ -55,16 +80,28 @@ class RaySource:
 
     def check(self) -> None:
         """Raise PxrsError when the topology does not answer."""
+        self._check_alive()
         self._topology.store_status()
 
+    def _check_alive(self) -> None:
+        from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
+
+        if self._coordinator is None:
+            self._coordinator = BlockingCoordinatorClient(self._topology.name)
+        self._coordinator.check_alive(ANSWER_WAIT_S)
+
     def messages(self, queue: str, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        """Messages of a queue, oldest first, as `pxrs tail` finds them: `partition`, `from` (a
-        place or a time), `key`, `grep`. Raises UsageError for a place that is none."""
+        """Messages of a queue as `pxrs tail` finds them: `partition`, `from` (a place or a time),
+        `key`, `grep`. Where nothing says from where, the newest of all, and the newest first.
+
+        Raises UsageError for a place that is none.
+        """
         from pxrs_ray.actors.client.queue_reader import QueueReader
         from pxrs_ray.cli._options import moment_ms, partition_number
         from pxrs_ray.cli.tail import matching, pattern
 
         reader = QueueReader.of(self._topology, queue)
+        newest = False
         key, grep, start = asked.get("key"), asked.get("grep"), asked.get("from", "")
         try:
             if text := asked.get("partition"):
@@ -78,10 +115,14 @@ class RaySource:
             elif start or key or grep:
                 reader.from_start()
             else:
-                reader.newest(SHOWN_EACH)
+                reader.newest(max(NEWEST_EACH_MIN, NEWEST_MAX // len(reader.positions)))
+                newest = True
         except typer.BadParameter as error:
             raise UsageError(str(error)) from None
         found = islice(reader.messages(follow=False), LOOKED_AT_MAX)
+        if newest:
+            latest = sorted(found, key=lambda each: each.timestamp_ms, reverse=True)
+            return [_plain(each) for each in latest[:SHOWN_MAX]]
         return [_plain(each) for each in islice(matching(found, key or None, wanted), SHOWN_MAX)]
 
     def aside(self, group: str) -> Mapping[str, Any]:

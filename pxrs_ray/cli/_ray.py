@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
-from pxrs_ray.errors import NotFound, RegistryAway, UsageError
+from pxrs_ray.errors import DeadlineExceeded, NotFound, RegistryAway, UsageError
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
 
 ANSWER_WAIT_S = 20.0
 ALIVE_WAIT_S = 10.0
+# Who only looks hears within three seconds, with all else that a command does, that a coordinator
+# is frozen: half of this is given to its process.
+SOON_WAIT_S = 2.5
 IN_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -37,6 +42,13 @@ def connect(working_dir: str | None = None) -> None:
     join(**options)
     # Ray's own end of an interpreter sleeps for half a second; this one comes before it.
     atexit.register(ray.shutdown)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end)
+
+
+def _end(number: int, _: object) -> None:
+    """End as Ctrl-C does: what was begun is finished. Ray would write where it was hit."""
+    raise SystemExit(128 + number)
 
 
 def running(name: str | None) -> Topology:
@@ -45,6 +57,25 @@ def running(name: str | None) -> Topology:
     from pxrs_ray.actors.client.topology import attach
 
     return attach(name_of(name), timeout_s=ANSWER_WAIT_S)
+
+
+def soon(name: str | None) -> Topology:
+    """As `running`, for commands that only look: a coordinator that is mute is told of at once, one
+    that is being started anew is waited for."""
+    connect()
+    from pxrs_ray.actors import names
+    from pxrs_ray.actors.client.topology import attach
+    from pxrs_ray.actors.cluster.actor_process import ALIVE, whereabouts
+    from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
+
+    name = name_of(name)
+    try:
+        BlockingCoordinatorClient(name).check_alive(SOON_WAIT_S)
+    except DeadlineExceeded:
+        place = whereabouts(names.coordinator(name))
+        if place is None or place.state == ALIVE:
+            raise
+    return attach(name, timeout_s=ANSWER_WAIT_S)
 
 
 def name_of(name: str | None) -> str:

@@ -14,17 +14,18 @@ from typing import Any
 from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Change
-from pxrs_ray.status.answers import GroupStatus, TopologyStatus
+from pxrs_ray.status.answers import ConsumerStatus, GroupStatus, TopologyStatus
 from pxrs_ray.status.past import Past, Point
 from pxrs_ray.status.places import AT_HOME
-from pxrs_ray.status.problem import Severity
-from pxrs_ray.status.problems import partition_problem
-from pxrs_ray.status.views import group_state
+from pxrs_ray.status.problem import Problem
+from pxrs_ray.status.problems import group_problems, partition_problem
+from pxrs_ray.status.views import CALL_SHOWN_S, group_state, working_count
 
 POINTS_KEPT = 2_000
 GROUPS_SHOWN = 10_000
 EVENTS_KEPT = 100
 SAME_EVENT_MS = 2_000
+WHY_SHOWN = 5
 
 Plain = dict[str, Any]
 
@@ -89,14 +90,19 @@ class Story:
         members = [c.member for c in group.consumers]
         number = {member: index for index, member in enumerate(members)}
         lag_of = {p.partition: p.lag or 0 for p in group.partitions}
-        wrong = ((p.partition, partition_problem(group, p)) for p in group.partitions)
-        state = group_state(group)
+        wrong = {p.partition: partition_problem(group, p) for p in group.partitions}
+        found = group_problems(group)
+        state = group_state(group, found)
         return {
             "group": group.group,
             "queue": group.queue,
             "state": state.words,
             "tone": state.tone,
+            "why": [_why(group, each) for each in found[:WHY_SHOWN]],
             "wanted": group.wanted,
+            "working": working_count(group),
+            "given_up": group.given_up_count,
+            "aside": group.aside.keys,
             "lag": group.lag,
             "lag_ms": group.lag_ms,
             "point": self._past.newest(group.group),
@@ -114,7 +120,7 @@ class Story:
                     "lease_ms": c.lease_left_ms,
                     "pid": c.pid,
                     "node": c.node[:8],
-                    "reason": c.reason,
+                    "now": c.reason or _call(c),
                 }
                 for c in group.consumers
             ],
@@ -126,13 +132,23 @@ class Story:
                 "lag": [p.lag for p in group.partitions],
                 "lag_ms": [p.lag_ms for p in group.partitions],
                 "problem": {
-                    p: found.text
-                    for p, found in wrong
-                    if found is not None and found.severity is Severity.PROBLEM
+                    p: [each.severity, each.text] for p, each in wrong.items() if each is not None
                 },
             },
             "events": list(self._events.get(group.group, ())),
         }
+
+
+def _why(group: GroupStatus, found: Problem) -> Plain:
+    """What is wrong, and with which part of the group."""
+    part = found.where.removeprefix(f"group {group.group}").removeprefix(", ")
+    return {"severity": found.severity, "text": f"{part}: {found.text}" if part else found.text}
+
+
+def _call(consumer: ConsumerStatus) -> str:
+    """The longest call of its handler, where it is long enough to be shown."""
+    calls = consumer.calls
+    return f"in a call: {calls[0]}" if calls and calls[0].seconds >= CALL_SHOWN_S else ""
 
 
 def _buffer(index: int, stats: BufferStats | None) -> Plain:

@@ -1,31 +1,28 @@
 """The server of the live page: one page, one stream of server-sent events, and requests that act.
 
-Rules of this file. It asks the topology once an interval however many pages are open, and not at
-all while none is. Every request needs the token, on this machine too, because other users share it.
-A request that another site makes a browser send lacks the token's cookie, and a header that no form
-can set.
+Rules of this file. A request names its topology (`?topology=shop`); one that names none is about
+the first that there is. Every request needs the token, on this machine too, because other users
+share it. A request that another site makes a browser send lacks the token's cookie, and a header
+that no form can set.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 
-from pxrs_ray.clock import wall_ms
-from pxrs_ray.dashboard.page_state import PageState, Story
+from pxrs_ray.dashboard.shown_topology import GLANCE_S, PageSources, ShownTopology, event
 from pxrs_ray.errors import PxrsError, UsageError
-from pxrs_ray.status.past import Point
 from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 
-WAITING_MAX = 3
 OWN_HEADER = "X-PXRS"
 ACTIONS = (
     "scale",
@@ -45,6 +42,7 @@ TYPES = {
     "css": "text/css",
     "svg": "image/svg+xml",
 }
+SCRIPTS = ("app.js", "charts.js", "messages.js", "topologies.js")
 HEALTH = "/healthz"
 SAFE = {
     "Cache-Control": "no-store",
@@ -54,52 +52,27 @@ SAFE = {
 }
 
 
-class PageSource(Protocol):
-    """Supplies page states and carries out actions. Called on threads."""
-
-    def look(self) -> PageState:
-        """The topology now. Raises PxrsError when it cannot be asked."""
-
-    def past(self) -> Mapping[str, Sequence[Point]]:
-        """The last hour of each group, as the coordinator has kept it."""
-
-    def check(self) -> None:
-        """Raise PxrsError when the topology does not answer."""
-
-    def act(self, action: str, group: str, value: Any) -> str:
-        """Carry out one of ACTIONS; answer what was done, in words."""
-
-    def messages(self, queue: str, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        """Messages of a queue that are as asked for."""
-
-    def aside(self, group: str) -> Mapping[str, Any]:
-        """What a group has given up: dead letters, and keys in quarantine."""
-
-    def stack(self, consumer: str) -> Mapping[str, Any]:
-        """Where the threads of GROUP/CONSUMER are, as `text`; `ray` is Ray's own page of it."""
-
-
 class Server:
-    """The page of one topology."""
+    """The page of the topologies that `sources` names."""
 
-    def __init__(self, source: PageSource, token: str, interval_s: float = 1.0) -> None:
+    def __init__(self, sources: PageSources, token: str, interval_s: float = 1.0) -> None:
         if not token:
             raise UsageError("the page needs a token")
-        self._source = source
+        self._sources = sources
         self._interval_s = interval_s
         self._token = token
-        self._story = Story()
-        self._pages: set[asyncio.Queue[str]] = set()
-        self._begun = False
+        self._shown: dict[str, ShownTopology] = {}
+        self._loops: dict[str, asyncio.Task[None]] = {}
+        self._supervisor = Supervisor("the page")
+        self._named_at_s, self._first = float("-inf"), ""
         self._ends = asyncio.Event()
-        self._health_at_s, self._health = float("-inf"), ""
         self._wanted = asyncio.Event()
 
     def app(self) -> web.Application:
         """The application, for `web.run_app` or a test."""
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/", self._static("index.html"))
-        for name in ("app.js", "charts.js", "messages.js", "style.css", "favicon.svg"):
+        for name in (*SCRIPTS, "style.css", "favicon.svg"):
             app.router.add_get(f"/{name}", self._static(name))
         app.router.add_get("/events", self._events)
         app.router.add_get("/messages", self._messages)
@@ -146,58 +119,53 @@ class Server:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={**SAFE, "Content-Type": "text/event-stream"})
         await response.prepare(request)
-        pictures: asyncio.Queue[str] = asyncio.Queue(WAITING_MAX)
-        await self._begin()
-        await response.write(_event("past", self._story.past()).encode())
-        self._pages.add(pictures)
+        shown = await self._of(request)
+        await response.write((await shown.begin()).encode())
+        await response.write(self._glances().encode())
+        pictures = shown.open_page()
         self._wanted.set()
         with suppress(ConnectionResetError):
             try:
                 while not self._ends.is_set():
                     await response.write((await pictures.get()).encode())
             finally:
-                self._pages.discard(pictures)
-                if not self._pages:
+                shown.close_page(pictures)
+                if not any(each.is_shown for each in self._shown.values()):
                     self._wanted.clear()
         return response
-
-    async def _begin(self) -> None:
-        """Ask once for what was before this server."""
-        if not self._begun:
-            self._begun = True
-            with suppress(PxrsError):
-                self._story.begin(await off_loop(self._source.past))
 
     async def _end(self, _: web.Application) -> None:
         """Let every open page hear that this is the end: nobody waits for a page to go."""
         self._ends.set()
-        for pictures in list(self._pages):
-            while not pictures.empty():
-                pictures.get_nowait()
-            pictures.put_nowait(_event("trouble", {"error": "the server of this page has ended"}))
+        for shown in self._shown.values():
+            shown.end(event("trouble", {"error": "the server of this page has ended"}))
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        """For probes, without a token: whether the topology answers. Asked once an interval."""
-        if time.monotonic() - self._health_at_s >= self._interval_s:
-            self._health_at_s = time.monotonic()
-            try:
-                await off_loop(self._source.check)
-                self._health = ""
-            except PxrsError as error:
-                self._health = type(error).__name__
-        if self._health:
-            return web.Response(status=503, text=f"{self._health}\n", headers=SAFE)
+    async def _healthz(self, request: web.Request) -> web.Response:
+        """For probes, without a token: whether the topologies answer, or the one that is named."""
+        try:
+            await self._look_for_names(self._interval_s)
+        except PxrsError as error:
+            return web.Response(status=503, text=f"{type(error).__name__}\n", headers=SAFE)
+        wanted = request.query.get("topology")
+        asked = [each for name, each in self._shown.items() if wanted in (None, name)]
+        found = await asyncio.gather(*(each.health() for each in asked))
+        if wrong := "" if asked and not any(found) else next(filter(None, found), "NotFound"):
+            return web.Response(status=503, text=f"{wrong}\n", headers=SAFE)
         return web.Response(text="ok\n", headers=SAFE)
 
     async def _messages(self, request: web.Request) -> web.Response:
         asked = {name: text for name, text in request.query.items() if text}
-        return await self._answered(self._source.messages, asked.pop("queue", ""), asked)
+        asked.pop("topology", None)
+        shown = await self._of(request)
+        return await self._answered(shown.source.messages, asked.pop("queue", ""), asked)
 
     async def _aside(self, request: web.Request) -> web.Response:
-        return await self._answered(self._source.aside, request.query.get("group", ""))
+        shown = await self._of(request)
+        return await self._answered(shown.source.aside, request.query.get("group", ""))
 
     async def _stack(self, request: web.Request) -> web.Response:
-        return await self._answered(self._source.stack, request.query.get("consumer", ""))
+        shown = await self._of(request)
+        return await self._answered(shown.source.stack, request.query.get("consumer", ""))
 
     async def _answered(self, call: Callable[..., Any], *arguments: Any) -> web.Response:
         try:
@@ -214,8 +182,9 @@ class Server:
             return web.json_response({"error": "this is not an action"}, status=400)
         if action not in ACTIONS:
             return web.json_response({"error": f"there is no action {action!r}"}, status=400)
+        source = (await self._of(request)).source
         try:
-            done = await off_loop(self._source.act, action, group, asked.get("value"))
+            done = await off_loop(source.act, action, group, asked.get("value"))
         except PxrsError as error:
             return web.json_response({"error": str(error)}, status=409)
         return web.json_response({"done": done})
@@ -223,35 +192,59 @@ class Server:
     # --- looking ----------------------------------------------------------------------------------
 
     async def _looking(self, _: web.Application) -> AsyncIterator[None]:
-        supervisor = Supervisor("the page")
-        supervisor.keep("looking", self._look_for_ever)
+        self._supervisor.keep("its topologies", self._names_for_ever)
         yield
-        await supervisor.close()
+        await self._supervisor.close()
 
-    async def _look_for_ever(self) -> None:
+    async def _of(self, request: web.Request) -> ShownTopology:
+        """The topology that a request is about; one that nobody knows is shown as one that does
+        not run, until it does."""
+        name = request.query.get("topology", "")
+        with suppress(PxrsError):
+            await self._look_for_names(0.0 if name not in self._shown else GLANCE_S)
+        name = name or self._first
+        return self._shown.get(name) or self._show(name)
+
+    async def _names_for_ever(self) -> None:
         while True:
             await self._wanted.wait()
-            began_s = time.monotonic()
-            self._tell_all(await self._look())
-            await asyncio.sleep(max(0.0, began_s + self._interval_s - time.monotonic()))
+            with suppress(PxrsError):  # then each topology says so
+                await self._look_for_names(GLANCE_S)
+            self._glanced()  # again, for pages that were too slow for the last one
+            await asyncio.sleep(GLANCE_S)
 
-    async def _look(self) -> str:
-        try:
-            look = await off_loop(self._source.look)
-        except PxrsError as error:
-            return _event("trouble", {"error": str(error)})
-        return _event("picture", self._story.tell(wall_ms(), look))
+    async def _look_for_names(self, older_than_s: float) -> None:
+        """Follow which topologies there are, where nobody has looked since so long."""
+        if time.monotonic() - self._named_at_s < older_than_s:
+            return
+        names = await off_loop(self._sources.names)
+        self._named_at_s = time.monotonic()
+        self._first = names[0] if names else ""
+        for name in names:
+            if name not in self._shown:
+                self._show(name)
+        for name, shown in list(self._shown.items()):
+            if name not in names and not shown.is_shown:
+                del self._shown[name]
+                self._loops.pop(name).cancel()
+                self._glanced()
 
-    def _tell_all(self, text: str) -> None:
-        for pictures in self._pages:
-            # A page that is slow misses pictures; it never makes anybody wait.
-            if pictures.full():
-                pictures.get_nowait()
-            pictures.put_nowait(text)
+    def _show(self, name: str) -> ShownTopology:
+        shown = ShownTopology(name, self._sources.of(name), self._interval_s)
+        self._shown[name] = shown
+        look = partial(shown.look_for_ever, self._wanted, self._glanced, GLANCE_S)
+        self._loops[name] = self._supervisor.keep("looking", look)
+        self._glanced()
+        return shown
 
+    def _glances(self) -> str:
+        found = sorted(self._shown.values(), key=lambda shown: shown.name)
+        return event("topologies", [each.glance.plain() for each in found])
 
-def _event(kind: str, value: Mapping[str, Any]) -> str:
-    return f"event: {kind}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"
+    def _glanced(self) -> None:
+        text = self._glances()
+        for shown in self._shown.values():
+            shown.tell(text)
 
 
 def _cookie(request: web.Request) -> str:

@@ -378,7 +378,7 @@ def read_names(column: pa.StringArray) -> list[Any]:
 
 def _serialize(columns: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None) -> pa.Buffer:
     if options is None:
-        return columns.serialize()
+        return columns.serialize(memory_pool=pa.system_memory_pool())  # see `route_columns`
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, columns.schema, options=options) as stream:
         stream.write_batch(columns)

@@ -4,7 +4,7 @@ Rules of this file. A message is a fixed head (version, kind, length of the rest
 call) and its fields, one after the other. Nothing is evaluated: fields are numbers, texts and the
 bytes of frames as they are on disk. A length is checked against its bound before anything is kept,
 and a message must end where its head says. Errors travel as the name of one of our classes and its
-texts. A violation raises ProtocolError, and ends the connection.
+texts. A violation raises ProtocolError, and ends the connection. `link_reader` cuts what comes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MUCH_CALL_BYTES_MAX = 17 << 20
 ANSWER_BYTES_MAX = 8 << 20
 TEXT_BYTES_MAX = 8 << 10
 
-_HEAD = struct.Struct("<BBHIQ")  # version, kind, nothing, bytes that follow, number of the call
+HEAD = struct.Struct("<BBHIQ")  # version, kind, nothing, bytes that follow, number of the call
 _TEXT = struct.Struct("<H")
 _COUNT = struct.Struct("<I")
 _APPEND = struct.Struct("<II")  # how long the buffer may hold it, how many frames
@@ -130,8 +130,8 @@ def pong(number: int) -> bytes:
     return _whole(LinkKind.PONG, number, [])
 
 
-def appended_answer(number: int, answers: Sequence[Appended | Refused]) -> bytes:
-    """What `Buffer.append` has answered."""
+def appended_answer(number: int, answers: Sequence[Appended | Refused]) -> list[Any]:
+    """What `Buffer.append` has answered, in parts."""
     parts = [_COUNT.pack(len(answers))]
     for answer in answers:
         if isinstance(answer, Refused):
@@ -140,13 +140,14 @@ def appended_answer(number: int, answers: Sequence[Appended | Refused]) -> bytes
         kind = _IS_REPEATED if answer.repeated else _IS_APPENDED
         kind = _IS_FORGOTTEN if answer.base_offset is None else kind
         parts.append(_APPENDED.pack(kind, answer.partition, answer.base_offset or 0, answer.count))
-    return _whole(LinkKind.APPENDED, number, parts)
+    return [_whole(LinkKind.APPENDED, number, parts)]
 
 
-def fetched_answer(number: int, found: Sequence[Fetched | Refused] | None) -> bytes:
-    """What `Buffer.fetch` has answered; None: it is too much for this way."""
+def fetched_answer(number: int, found: Sequence[Fetched | Refused] | None) -> list[Any]:
+    """What `Buffer.fetch` has answered, in parts, in which the frames are the log's own bytes and
+    no copies; None: it is too much for this way."""
     if found is None:
-        return _whole(LinkKind.TOO_MUCH, number, [])
+        return [_whole(LinkKind.TOO_MUCH, number, [])]
     parts: list[Any] = [_COUNT.pack(len(found))]
     for part in found:
         if isinstance(part, Refused):
@@ -157,7 +158,7 @@ def fetched_answer(number: int, found: Sequence[Fetched | Refused] | None) -> by
         for chunk in part.chunks:
             view = memoryview(chunk).cast("B")
             parts += (_COUNT.pack(len(view)), view)
-    return _whole(LinkKind.FETCHED, number, parts)
+    return [_head(LinkKind.FETCHED, number, parts, ANSWER_BYTES_MAX), *parts]
 
 
 def failed_answer(number: int, error: PxrsError) -> bytes:
@@ -176,7 +177,7 @@ def _head(kind: LinkKind, number: int, parts: Sequence[Any], bytes_max: int) -> 
     size = sum(map(len, parts))
     if size > bytes_max:
         raise ProtocolError(f"{kind.name} of {size} bytes: a message has {bytes_max} at most")
-    return _HEAD.pack(VERSION, kind, 0, size, number)
+    return HEAD.pack(VERSION, kind, 0, size, number)
 
 
 def _text(text: str) -> bytes:
@@ -209,40 +210,14 @@ def _refused(parts: list[bytes], refused: Refused) -> None:
 # ---- reading
 
 
-class LinkReader:
-    """Cuts a stream into messages of the `kinds` that this end takes, each with its bound."""
-
-    def __init__(self, kinds: Mapping[LinkKind, int]) -> None:
-        self._kinds = {int(kind): most for kind, most in kinds.items()}
-        self._data = bytearray()
-
-    def feed(self, data: bytes) -> list[LinkMessage]:
-        """Every message that is whole now. Raises ProtocolError."""
-        self._data += data
-        found, position = [], 0
-        while len(self._data) >= position + _HEAD.size:
-            version, kind, nothing, size, number = _HEAD.unpack_from(self._data, position)
-            if version != VERSION or nothing:
-                raise ProtocolError(f"version {version} of the protocol: this is {VERSION}")
-            if kind not in self._kinds or size > self._kinds[kind]:
-                raise ProtocolError(f"a message of kind {kind} and {size} bytes is not taken here")
-            end = position + _HEAD.size + size
-            if len(self._data) < end:
-                break
-            with memoryview(self._data) as view, view[position + _HEAD.size : end] as content:
-                found.append(LinkMessage(LinkKind(kind), number, _read(LinkKind(kind), content)))
-            position = end
-        del self._data[:position]
-        return found
-
-
 class _Fields:
     """Takes one field after the other out of a message."""
 
-    __slots__ = ("_at", "_data")
+    __slots__ = ("_at", "_data", "_is_own")
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview, *, is_own: bool) -> None:
         self._data = data
+        self._is_own = is_own
         self._at = 0
 
     def take(self, form: struct.Struct) -> tuple[Any, ...]:
@@ -253,7 +228,7 @@ class _Fields:
         self._at = end
         return found
 
-    def bytes(self, size: int) -> bytes:
+    def copy(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
             raise ProtocolError("a message ends before its fields")
@@ -261,15 +236,31 @@ class _Fields:
         self._at = end
         return found
 
+    def view(self, size: int) -> bytes | memoryview:
+        """As `copy`, of memory that is the message's own without a copy: it stays as long as
+        anybody has the view."""
+        if not self._is_own:
+            return self.copy(size)
+        end = self._at + size
+        if end > len(self._data):
+            raise ProtocolError("a message ends before its fields")
+        found = self._data[self._at : end]
+        self._at = end
+        return found
+
+    def chunk(self, size: int) -> bytes | memoryview:
+        """As `view`, for what is kept: a small part does not hold the memory of the whole."""
+        return self.view(size) if 2 * size >= len(self._data) else self.copy(size)
+
     def text(self) -> str:
         (size,) = self.take(_TEXT)
         try:
-            return self.bytes(size).decode(errors="surrogatepass")
+            return self.copy(size).decode(errors="surrogatepass")
         except UnicodeDecodeError as error:
             raise ProtocolError(f"a text is none: {error}") from None
 
     def error(self) -> PxrsError:
-        name, texts = self.text(), [self.text() for _ in range(self.bytes(1)[0])]
+        name, texts = self.text(), [self.text() for _ in range(self.copy(1)[0])]
         return _ERRORS.get(name, PxrsError)(*texts)
 
     def refused(self) -> Refused:
@@ -295,8 +286,12 @@ class _Fields:
             raise ProtocolError("a message goes on behind its fields")
 
 
-def _read(kind: LinkKind, data: memoryview) -> Any:
-    fields = _Fields(data)
+def content_of(kind: LinkKind, data: memoryview, *, is_own: bool = False) -> Any:
+    """What a whole message says. `is_own`: the memory of `data` is this message's alone.
+
+    Raises ProtocolError.
+    """
+    fields = _Fields(data, is_own=is_own)
     read = _READ.get(kind)
     content = read(fields) if read is not None else None
     fields.end()
@@ -309,7 +304,7 @@ def _read_append(fields: _Fields) -> tuple[str, list[OutFrame], int]:
     frames: list[OutFrame] = []
     for _ in range(count):
         partition, header_bytes, body_bytes = fields.take(_FRAME)
-        frames.append((partition, fields.bytes(header_bytes), fields.bytes(body_bytes)))
+        frames.append((partition, fields.copy(header_bytes), fields.view(body_bytes)))
     return queue, frames, wait_ms
 
 
@@ -346,7 +341,7 @@ def _read_fetched(fields: _Fields) -> list[Fetched | Refused]:
         kind, partition, following, start, end, chunks = fields.take(_FETCHED)
         if kind != _IS_FETCHED:
             raise ProtocolError(f"an answer of kind {kind}")
-        parts = tuple(fields.bytes(fields.take(_COUNT)[0]) for _ in range(chunks))
+        parts = tuple(fields.chunk(fields.take(_COUNT)[0]) for _ in range(chunks))
         found.append(Fetched(partition, parts, following, start, end))
     return found
 

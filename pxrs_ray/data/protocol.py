@@ -209,7 +209,10 @@ class BufferInfo:
 
 @dataclass(frozen=True, slots=True)
 class BufferStats:
-    """What a buffer has done since it started, what it holds now, and what its disk has left."""
+    """What a buffer has done since it started, what it holds now, and what its disk has left.
+
+    `refused` counts appends that were refused for good: `last_refusal` says which was the last.
+    """
 
     appends: int
     frames: int
@@ -233,3 +236,4 @@ class BufferStats:
     links: int = 0
     link_calls: int = 0
     strangers_refused: int = 0
+    last_refusal: str = ""

@@ -97,7 +97,7 @@ class AppendCall:
             elif may_pass(answer.error, self.logs.get(at)):
                 left.append(at)
             else:
-                self._counts["refused"] += 1
+                self._note(answer)
         if is_open and term == self._term:
             self._todo = left
         else:
@@ -120,10 +120,17 @@ class AppendCall:
             self._counts["messages"] += answer.count
             self._counts["bytes_in"] += size_bytes
 
+    def _note(self, answer: Appended | Refused) -> None:
+        if isinstance(answer, Refused):
+            self._manager.refused_appends.note(self._queue, answer)
+
     def answer(self, final: bool) -> list[Appended | Refused] | None:
         """One answer a frame, in the order given; None: wait for a change."""
-        if self._todo and not final:
-            return None
+        if self._todo:
+            if not final:
+                return None
+            for at in self._todo:
+                self._note(self._answers[at])
         return [self._answers[at] for at in range(len(self._frames))]
 
 
@@ -204,7 +211,7 @@ def read_parts(
         except Exception as raised:  # noqa: BLE001 - one partition's trouble is its own
             error = answerable(raised)
             if final or not may_pass(error, log):
-                counts["fenced" if isinstance(error, Fenced) else "refused"] += 1
+                counts["fenced" if isinstance(error, Fenced) else "refused_reads"] += 1
                 found.append(refused(partition, error, log))
             continue
         if run.next_offset > offset:

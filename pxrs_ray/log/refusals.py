@@ -6,6 +6,7 @@ from typing import Any
 
 from pxrs_ray.data.protocol import Appended, Refused
 from pxrs_ray.errors import (
+    LeaseOver,
     LockHeld,
     LogAway,
     LogError,
@@ -21,6 +22,31 @@ from pxrs_ray.log.producer_fence import ProducerFence
 from pxrs_ray.model import PartitionId
 from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.supervision.restart_rules import told
+
+
+class RefusedAppends:
+    """How many frames were refused for good since the buffer started, and why the last one was.
+
+    What passes by itself is not counted: a lease that ends, an order of arrival.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last: tuple[str, Refused] | None = None
+
+    def note(self, queue: str, answer: Refused) -> None:
+        """A producer gets this answer."""
+        if not isinstance(answer.error, (LeaseOver, SequenceGap)):
+            self.count += 1
+            self._last = queue, answer
+
+    @property
+    def last(self) -> str:
+        """The last one, in words; '' before the first."""
+        if self._last is None:
+            return ""
+        queue, answer = self._last
+        return f"P{answer.partition} of {queue}: {told(answer.error)}"
 
 
 def append_frame(

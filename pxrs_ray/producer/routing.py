@@ -66,7 +66,12 @@ def route_columns(batch: Batch, partitioner: Partitioner, scopes: Any = None) ->
     is run again must make the same bytes.
     """
     order, bounds = group_by_partition(batch.keys, partitioner, scopes)
-    columns = batch.columns.take(pa.array(order))
+    import pyarrow.compute as pc  # here: only who sends columns needs it
+
+    # Arrow's own pool gives large pieces back to the system each time, malloc keeps them: to have
+    # new pages cleared takes longer than what is written into them.
+    pool = pa.system_memory_pool()
+    columns = pc.take(batch.columns, pa.array(order), boundscheck=False, memory_pool=pool)
     sorted_batch = Batch(-1, 0, batch.flags, columns, batch.timestamp_fixed_ms)
     edges = bounds.tolist()
     parts = [

@@ -100,13 +100,15 @@ class CallUnderWay:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A message that its handler could not process, and what the failure policy did with it."""
+    """A message that its handler could not process, what the failure policy did with it, and how
+    long before the status that was."""
 
     partition: PartitionId
     offset: Offset
     policy: str
     attempts: int
     error: str
+    ago_s: float = 0.0
 
     def __str__(self) -> str:
         return (
@@ -116,11 +118,24 @@ class GivenUp:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantineSize:
+    """What is in quarantine: keys, and the messages of them that wait to be re-driven."""
+
+    keys: int = 0
+    messages: int = 0
+
+    def __add__(self, other: QuarantineSize) -> QuarantineSize:
+        return QuarantineSize(self.keys + other.keys, self.messages + other.messages)
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """One consumer of one group. `state` is running, pending, starting, silent, away, failed ...
+    """One consumer of one group. `state` is running, pending, starting, silent, frozen, away,
+    failed ... A `frozen` one is silent, and its process is known to be stopped.
 
     `calls` are the longest calls of its handler that have not ended. `given_up` are the newest of
-    `given_up_count` messages that the failure policy has dealt with since it started.
+    `given_up_count` messages that the failure policy has dealt with since it started. `aside` is
+    what its partitions have in quarantine.
     """
 
     member: MemberId
@@ -136,6 +151,7 @@ class ConsumerStatus:
     given_up: tuple[GivenUp, ...] = ()
     given_up_count: int = 0
     actor: str = ""
+    aside: QuarantineSize = QuarantineSize()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -192,6 +208,11 @@ class GroupStatus(Shown):
     def given_up(self) -> tuple[GivenUp, ...]:
         """The newest of those, of each consumer."""
         return tuple(each for consumer in self.consumers for each in consumer.given_up)
+
+    @property
+    def aside(self) -> QuarantineSize:
+        """What is in quarantine now."""
+        return sum((consumer.aside for consumer in self.consumers), QuarantineSize())
 
     @property
     def owners(self) -> dict[MemberId, list[PartitionId]]:

@@ -44,7 +44,7 @@ class BufferStatus:
     `term` and `lease_left_ms` are what it serves under; without a lease (0) nobody can be served.
     `bytes` and `free_bytes` are what it keeps and what its disk has left, None while it does not
     answer. `away_s` is for how long its disk has been missed. `replicas` are all of it, the leader
-    first; none where it has one home.
+    first; none where it has one home. It has refused `refused` appends in the last minutes.
     """
 
     buffer: int
@@ -59,6 +59,8 @@ class BufferStatus:
     free_bytes: int | None = None
     away_s: float | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
+    refused: int = 0
+    last_refusal: str = ""
 
     @property
     def text(self) -> str:

@@ -40,6 +40,7 @@ class Kind(StrEnum):
     REPLICAS_BEHIND = "replicas_behind"
     DISK_FILLS = "disk_fills"
     DISK_FULL = "disk_full"
+    APPENDS_REFUSED = "appends_refused"
     LOGS_FOREIGN = "logs_foreign"
     QUEUE_NOT_OPEN = "queue_not_open"
     LOG_HALTED = "log_halted"
@@ -51,12 +52,15 @@ class Kind(StrEnum):
     CONSUMERS_START = "consumers_start"
     CONSUMER_PENDING = "consumer_pending"
     CONSUMER_SILENT = "consumer_silent"
+    CONSUMER_FROZEN = "consumer_frozen"
     CONSUMER_FAILED = "consumer_failed"
     PARTITION_FENCED = "partition_fenced"
     PARTITION_STALLED = "partition_stalled"
     PARTITION_HALTED = "partition_halted"
     PARTITIONS_UNOWNED = "partitions_unowned"
     CALL_LONG = "call_long"
+    MESSAGES_GIVEN_UP = "messages_given_up"
+    KEYS_ASIDE = "keys_aside"
     KEYS_SKEWED = "keys_skewed"
     # What `pxrs doctor` alone can know, because it asks more than the coordinator: DOCTORS.
     SOUND = "sound"
@@ -95,6 +99,8 @@ _WARNINGS = frozenset(
         Kind.CONSUMER_PENDING,
         Kind.PARTITIONS_UNOWNED,
         Kind.CALL_LONG,
+        Kind.MESSAGES_GIVEN_UP,
+        Kind.KEYS_ASIDE,
         Kind.KEYS_SKEWED,
         Kind.JAVA_MISSING,
         Kind.NODE_CLOCK,

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from itertools import chain
 
 from pxrs_ray.status.answers import GroupStatus, PartitionStatus, TopologyStatus
-from pxrs_ray.status.places import DEPOSED, by_host
+from pxrs_ray.status.buffer_problems import buffer_problems
 from pxrs_ray.status.problem import Kind, Problem, Report
-from pxrs_ray.status.units import size_text
 
 STORE_SLOW_MS = 100.0
-MOVES_SHOWN = 5
 # What calls a paid service may take seconds; half a minute in one call is worth a look.
 CALL_LONG_S = 30.0
 LAG_MS_LARGE = 10 * 60_000
@@ -24,9 +22,9 @@ LAG_MS_LARGE = 10 * 60_000
 SKEW_LARGE = 4.0
 SKEW_MESSAGES_MIN = 10_000
 DAY_MS = 86_400_000
-# A disk is told of before it is full, and again when it may be full at any moment.
-DISK_FILLS_BYTES, DISK_FULL_BYTES = 1_000_000_000, 100_000_000
 UNUSED_DAYS = 3
+# Messages that fail for good are told of for so long.
+GIVEN_UP_LATELY_S = 15 * 60.0
 WORKING = ("running", "stable")
 
 
@@ -37,7 +35,7 @@ def problems(status: TopologyStatus) -> list[Problem]:
 
 def topology_problems(status: TopologyStatus) -> list[Problem]:
     """What is wrong with a topology outside its groups."""
-    return [*_registry(status), *_reported(status), *_places(status)]
+    return [*_registry(status), *_reported(status), *buffer_problems(status)]
 
 
 def group_problems(group: GroupStatus) -> list[Problem]:
@@ -178,44 +176,6 @@ def _remedy(report: Report, topology: str, queue: str) -> str:
     )
 
 
-def _places(status: TopologyStatus) -> Iterator[Problem]:
-    """Whether each buffer has what it serves by, and whether they are spread."""
-    on = status.topology
-    for place in status.places:
-        if place.state == DEPOSED:
-            yield Problem(
-                Kind.BUFFER_DEPOSED,
-                f"buffer {place.buffer}",
-                place.text,
-                "its registry went back, or two clusters share one: restore the newest registry, "
-                "or go on with this one: `pxrs recover registry FILE --accept-loss`",
-            )
-        if place.free_bytes is not None and place.free_bytes < DISK_FILLS_BYTES:
-            full = place.free_bytes < DISK_FULL_BYTES
-            yield Problem(
-                Kind.DISK_FULL if full else Kind.DISK_FILLS,
-                f"buffer {place.buffer}",
-                f"its disk on {place.host or place.short_node} has {size_text(place.free_bytes)} "
-                "left: appends are refused when it is full",
-                "free the disk, set retention of its queues, or move its logs: "
-                f"`pxrs move {place.buffer} -t {on}`",
-            )
-    if status.uneven:
-        hosts = by_host(status.places)
-        shown = ", ".join(f"host {host} has {len(has)}" for host, has in hosts.items())
-        bare = sorted({step.target for step in status.uneven} - set(hosts))
-        shown += "".join(f", host {host} has none" for host in bare)
-        moves = [f"`pxrs move {s.buffer} {s.target} -t {on}`" for s in status.uneven]
-        yield Problem(
-            Kind.BUFFERS_UNEVEN,
-            "buffers",
-            f"not spread as evenly as they could be: {shown}. The loss of one host stops more "
-            "partitions than it has to",
-            ", ".join(moves[:MOVES_SHOWN]) + "; what that means is shown before by "
-            f"`pxrs plan --move {status.uneven[0].buffer} -t {on}`",
-        )
-
-
 def missing_problems(group: GroupStatus) -> Iterator[Problem]:
     """What a group misses of its topology, whose own list has it too."""
     where = f"group {group.group}"
@@ -249,6 +209,7 @@ def own_problems(group: GroupStatus) -> Iterator[Problem]:
     yield from _consumers(group)
     yield from _owners(group)
     yield from _unused(group)
+    yield from _failed_for_good(group)
     yield from _skew(group)
     if group.lag_ms > LAG_MS_LARGE and not group.paused:
         minutes = group.lag_ms / 60_000
@@ -277,6 +238,15 @@ def _consumers(group: GroupStatus) -> Iterator[Problem]:
                 f"{group.topology}` says whether it is frozen or busy); when its lease is over the "
                 "others take its partitions, and a lease later it is replaced by itself",
             )
+        elif c.state == "frozen":
+            yield Problem(
+                Kind.CONSUMER_FROZEN,
+                where,
+                f"frozen: {c.reason}",
+                f"`kill -CONT {c.pid}` on node {c.node[:8]} lets it go on; {restart} starts it "
+                "anew; when its lease is over the others take its partitions, and a lease later "
+                "it is replaced by itself",
+            )
         elif c.state == "failed":
             remedy = f"see its log with `ray logs`, mend what it says, then {restart}"
             yield Problem(Kind.CONSUMER_FAILED, where, f"failed: {c.reason}", remedy)
@@ -284,7 +254,7 @@ def _consumers(group: GroupStatus) -> Iterator[Problem]:
 
 def _owners(group: GroupStatus) -> Iterator[Problem]:
     where, on = f"group {group.group}", group.topology
-    working = [c for c in group.consumers if c.state in (*WORKING, "silent")]
+    working = [c for c in group.consumers if c.state in (*WORKING, "silent", "frozen")]
     coming = [c for c in group.consumers if c.state in ("starting", "pending", "away")]
     unowned = [p for p in group.partitions if p.owner is None]
     if not unowned:
@@ -326,6 +296,36 @@ def _unused(group: GroupStatus) -> Iterator[Problem]:
             f"no consumer for {days:,.0f} days; it holds up retention of {group.lag:,} messages of "
             f"{group.queue}",
             f"start it, or remove it: `pxrs group delete {group.group} -t {group.topology}`",
+        )
+
+
+def _failed_for_good(group: GroupStatus) -> Iterator[Problem]:
+    """Messages that were given up of late, and keys that wait for somebody to decide."""
+    where, on = f"group {group.group}", group.topology
+    if aside := group.aside.keys:
+        keys = f"{aside:,} key{'s are' if aside > 1 else ' is'}"
+        yield Problem(
+            Kind.KEYS_ASIDE,
+            where,
+            f"{keys} in quarantine, {group.aside.messages:,} messages wait",
+            f"`pxrs quarantine list {group.group} -t {on}` shows why; `pxrs quarantine retry "
+            f"{group.group} KEY -t {on}` works them off, in order, when the cause is mended",
+        )
+    lately = [each for each in group.given_up if each.ago_s < GIVEN_UP_LATELY_S]
+    lately = [each for each in lately if each.policy != "quarantine"]
+    if lately:
+        newest = min(lately, key=lambda each: each.ago_s)
+        look = (
+            f"`pxrs dead-letters list {group.group} -t {on}` shows them, and "
+            f"`pxrs dead-letters retry {group.group} --all -t {on}` sends them again"
+        )
+        skips = f"`pxrs status {group.group} -t {on}` names the newest, with their errors"
+        yield Problem(
+            Kind.MESSAGES_GIVEN_UP,
+            where,
+            f"{group.given_up_count:,} messages failed for good, the last one {newest.ago_s:.0f} s "
+            f"ago: {newest}",
+            look if newest.policy == "dead_letter" else skips,
         )
 
 

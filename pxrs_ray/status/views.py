@@ -39,6 +39,15 @@ WORDS = {
     Kind.PARTITION_STALLED: "stalled",
     Kind.CALL_LONG: "long call",
 }
+# What is told of a group that goes on, the worst first.
+_WARNED = {
+    Kind.CONSUMER_FROZEN: "consumer frozen",
+    Kind.CONSUMER_SILENT: "consumer silent",
+    Kind.CONSUMER_FAILED: "consumer failed",
+    Kind.CALL_LONG: WORDS[Kind.CALL_LONG],
+    Kind.KEYS_ASIDE: "keys in quarantine",
+    Kind.MESSAGES_GIVEN_UP: "messages given up",
+}
 _TONES = {Severity.OK: Tone.GOOD, Severity.WARNING: Tone.WARN, Severity.PROBLEM: Tone.BAD}
 
 
@@ -147,11 +156,9 @@ def group_state(group: GroupStatus, found: Sequence[Problem] | None = None) -> L
         return Line("no consumers", Tone.WARN)
     if any(p.owner is None for p in group.partitions):
         return Line("rebalancing", Tone.WARN)
-    if kinds & {Kind.CONSUMER_SILENT, Kind.CONSUMER_FAILED}:
-        word = "consumer silent" if Kind.CONSUMER_SILENT in kinds else "consumer failed"
-        return Line(word, Tone.WARN)
-    if Kind.CALL_LONG in kinds:
-        return Line(WORDS[Kind.CALL_LONG], Tone.WARN)
+    for kind, words in _WARNED.items():
+        if kind in kinds:
+            return Line(words, Tone.WARN)
     return Line(f"ok, {group.lag:,} delayed" if group.holds_delayed else "ok", Tone.GOOD)
 
 

@@ -36,7 +36,7 @@ from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.supervision import registry_calls
 from pxrs_ray.supervision.supervisor import Supervisor, problems_here
-from tests.actors import loops_of_homes, loops_of_replicas
+from tests.actors import loops_of_homes, loops_of_replicas, loops_of_the_page
 from tests.actors.ends import KINDS
 from tests.actors.in_process import until
 from tests.actors.in_process import world as world
@@ -154,6 +154,7 @@ PLACES = {
         "writing",
     ): f"{THREADS}test_a_writer_answers_every_job_and_goes_on",
     ("pxrs_ray/dashboard/server.py", "looking"): LOOPS,
+    ("pxrs_ray/dashboard/server.py", "its topologies"): LOOPS,
     (
         "pxrs_ray/demo/run.py",
         "pxrs-demo-feed",
@@ -334,20 +335,6 @@ async def _beat(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     return watched._beating.cancel
 
 
-async def _page(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    from pxrs_ray.dashboard.server import Server
-
-    def look() -> Any:
-        fails()
-        raise StoreUnavailable("shown as a trouble")
-
-    server = Server(SimpleNamespace(look=look), "token", 0.01)  # type: ignore[arg-type]
-    server._wanted.set()
-    looking = server._looking(None)  # type: ignore[arg-type]
-    await anext(looking)
-    return lambda: looking.aclose()
-
-
 async def _limits(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     gate = call_gate.CallGate(None)
     gate._waiting.append(call_gate._Waiting(0.0))
@@ -362,6 +349,7 @@ async def _limits(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 MADE = {
     **loops_of_homes.MADE,
     **loops_of_replicas.MADE,
+    **loops_of_the_page.MADE,
     "scaling": _autoscale,
     "their watch": _buffers,
     "a buffer's watch": _buffers_failing,
@@ -376,7 +364,6 @@ MADE = {
     "ending orphans": _orphans,
     "telling the logs": _telling,
     "beat": _beat,
-    "looking of the page": _page,
     "limits of calls": _limits,
 }
 

@@ -227,7 +227,7 @@ def test_an_answer_that_nobody_understands_breaks_the_line() -> None:
             line = SocketClient(ours, offer, hearing())
             answer = call(line, "append", "q", [], 0)
             if said is None:  # welcome, and an answer to what nobody has asked
-                said = line._expected + appended_answer(77, [])
+                said = line._expected + b"".join(appended_answer(77, []))
             theirs.sendall(said)
             with pytest.raises(BufferAway):
                 await asyncio.wait_for(answer, WAIT_S)

@@ -41,3 +41,17 @@ def chromium(folder: Path) -> Iterator[Any]:
         yield page
     finally:
         page.quit()
+
+
+@contextmanager
+def shown_as(page: Any, theme: str, width: int, height: int = 1_000) -> Iterator[None]:
+    """The browser as somebody has it who likes that theme, `light` or `dark`, so wide."""
+    scheme = {"name": "prefers-color-scheme", "value": theme}
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        yield
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pxrs_ray.dashboard.page_state import PageState
+from pxrs_ray.dashboard.shown_topology import PageSource
 from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.errors import NotFound
 from pxrs_ray.status.answers import (
@@ -104,6 +106,10 @@ class DrawnPage:
         self.done: list[tuple[str, str, Any]] = []
         self.is_away = False
 
+    def act(self, action: str, group: str, value: Any) -> str:
+        self.done.append((action, group, value))
+        return "done"
+
     def past(self) -> Mapping[str, Sequence[Point]]:
         return {"billing": [{"at_ms": 5, "lag": 70, "consumed": 1.0, "produced": 2.0}]}
 
@@ -127,3 +133,26 @@ class DrawnPage:
             raise NotFound(f"no consumer {consumer!r} of shop")
         text = f"{consumer}: pid 17\n  handlers.py:7 in charge: <b>time.sleep(60)</b>"
         return {"text": text, "ray": "http://127.0.0.1:8265/#/actors/7"}
+
+
+class DrawnPages:
+    """Several topologies on one page, each by its name."""
+
+    def __init__(self, **pages: PageSource) -> None:
+        self.pages = pages
+
+    def names(self) -> Sequence[str]:
+        return sorted(self.pages, key=lambda name: (isinstance(self.pages[name], Missing), name))
+
+    def of(self, topology: str) -> PageSource:
+        return self.pages.get(topology) or Missing()
+
+
+class Missing(DrawnPage):
+    """One that does not run."""
+
+    def look(self) -> PageState:
+        raise NotFound("no such topology runs")
+
+    def act(self, action: str, group: str, value: Any) -> str:
+        raise NotFound("no such topology runs")

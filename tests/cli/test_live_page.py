@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from pxrs_ray.dashboard.page_state import PageState
-from pxrs_ray.dashboard.server import PageSource, Server
+from pxrs_ray.dashboard.shown_topology import PageSource
 from pxrs_ray.status.places import WAITING, SpreadStep
 from tests.cli.browser import chromium
-from tests.cli.pictures import DrawnPage, buffer_place, buffer_stats, group_status, topology_status
-
-WAIT_S = 40
+from tests.cli.page_server import WAIT_S, page_of
+from tests.cli.pictures import (
+    DrawnPage,
+    DrawnPages,
+    buffer_place,
+    buffer_stats,
+    group_status,
+    topology_status,
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,25 +33,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @contextmanager
-def served(source: PageSource) -> Iterator[str]:
-    """The page of `source`, served by a thread with a loop of its own; answers its address."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    runner = web.AppRunner(Server(source, "s3cret", 0.1).app(), shutdown_timeout=0.1)
-
-    async def start() -> str:
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{runner.addresses[0][1]}/?token=s3cret"
-
-    try:
-        yield asyncio.run_coroutine_threadsafe(start(), loop).result(WAIT_S)
-    finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(WAIT_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(WAIT_S)
-        loop.close()
+def served(shop: PageSource | None = None, **others: PageSource) -> Iterator[str]:
+    """The page of topologies by their names; its address."""
+    with page_of(DrawnPages(**({} if shop is None else {"shop": shop}), **others)) as address:
+        yield address
 
 
 class Drawn(DrawnPage):
@@ -217,26 +205,6 @@ def test_what_was_given_up_is_shown_and_sent_again_and_the_keyboard_reaches_the_
 
 
 @pytest.mark.service
-@pytest.mark.parametrize("partitions", [16, 256, 1_024])
-def test_it_fits_a_telephone(browser: Any, partitions: int, tmp_path: Path) -> None:
-    width = 390
-    size = browser.get_window_size()
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": True},
-    )
-    try:
-        with served(Drawn(partitions, 12)) as address:
-            browser.get(address)
-            wait(browser, lambda b: len(cells(b, ".owned")) == partitions)
-            assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-            browser.save_screenshot(str(tmp_path / f"{partitions}-{width}.png"))
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        browser.set_window_size(size["width"], size["height"])
-
-
-@pytest.mark.service
 @pytest.mark.ray
 def test_the_page_shows_a_takeover(browser: Any, tmp_path: Path) -> None:
     import ray
@@ -256,7 +224,7 @@ def test_the_page_shows_a_takeover(browser: Any, tmp_path: Path) -> None:
     try:
         group = topology.group("billing", queue="orders")
         group.start(lambda message: None, consumers=2)
-        with served(RaySource(topology)) as address:
+        with served(page=RaySource(topology)) as address:
             browser.get(address)
             wait(browser, lambda b: len(cells(b, ".owned")) == 8)
             victim = group.status().consumers[0]

@@ -57,9 +57,25 @@ def test_messages_are_found_and_sent(topology: Topology) -> None:
     found = source.messages("orders", {"grep": "fine"})
     assert [(m["key"], m["payload"], m["headers"]) for m in found] == [("k0", "fine", {})]
     assert len(source.messages("orders", {"from": "start"})) >= 4
+    newest = [m["at_ms"] for m in source.messages("orders", {})]
+    assert len(newest) >= 4 and newest == sorted(newest, reverse=True)
     told = source.act("produce", "orders", {"key": "new", "payload": "one more"})
     assert told.startswith("the message is in orders, P")
     assert [m["payload"] for m in source.messages("orders", {"key": "new"})] == ["one more"]
+
+
+def test_keys_in_quarantine_and_messages_given_up_are_told_by_the_status(
+    topology: Topology,
+) -> None:
+    groups = {group.group: group for group in topology.status().groups}
+    aside, dead = groups[ASIDE], groups[DEAD]
+    assert (aside.aside.keys, aside.aside.messages) == (3, 4) and dead.aside.keys == 0
+    assert dead.given_up_count == 3 and all(each.ago_s < 600 for each in dead.given_up)
+    kinds = {str(found.kind): found.text for found in topology.status().problems}
+    assert "3 keys are in quarantine, 4 messages wait" in kinds["keys_aside"]
+    assert "3 messages failed for good" in kinds["messages_given_up"]
+    shown = str(topology.status())
+    assert "keys in quarantine" in shown and "messages given up" in shown
 
 
 def test_the_coordinator_has_kept_what_was_before_the_page(topology: Topology) -> None:

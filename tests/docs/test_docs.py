@@ -15,6 +15,7 @@ import pytest
 import pxrs_ray
 from pxrs_ray.actors.coordinator.metrics import METRICS
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.status.problem import OF_A_STATUS
 from tests.docs.reference import DOCS, error_classes, pages
 from tests.docs.remedies import REMEDIES
 from tests.servers import skip_or_fail
@@ -133,6 +134,22 @@ def test_each_fault_has_an_alert_and_a_sound_topology_none() -> None:
     assert alerts == set(re.findall(r'alertname="(\w+)"', rules.read_text())), "each is proven"
 
 
+def test_the_table_of_what_tells_of_what_names_every_alert_and_real_kinds() -> None:
+    text = (DOCS / "operating.md").read_text()
+    table = text[text.index("## What tells of what") : text.index("## When something is wrong")]
+    alerts = set(re.findall(r"- alert: (\w+)", (DOCS / "ops/alerts.yml").read_text()))
+    told = set(re.findall(r"`(Pxrs\w+)`", table))
+    assert told <= alerts
+    # Of no single fault: whatever else is wrong, and what is only uneven.
+    assert alerts - told == {
+        "PxrsProblem",
+        "PxrsBuffersUneven",
+        "PxrsPartitionWithoutOwner",
+    }
+    kinds = set(re.findall(r"`([a-z]+_[a-z_]+)`", table)) - {"pxrs_problems"}
+    assert kinds <= {str(kind) for kind in OF_A_STATUS}
+
+
 @pytest.mark.service
 def test_the_expressions_of_the_board_are_right(tmp_path: Path) -> None:
     rules = "".join(
@@ -142,6 +159,28 @@ def test_the_expressions_of_the_board_are_right(tmp_path: Path) -> None:
     path = tmp_path / "board.yml"
     path.write_text(f"groups:\n  - name: board\n    rules:\n{rules.replace('$group', 'g')}")
     promtool(path)
+
+
+def test_the_cluster_for_kubernetes_is_whole_and_says_what_its_page_says() -> None:
+    import yaml
+
+    from tests.docs.test_told_commands import wrong
+
+    cluster, job = yaml.safe_load_all((DOCS / "ops/kuberay.yml").read_text())
+    assert (cluster["kind"], job["kind"]) == ("RayCluster", "RayJob")
+    assert job["spec"]["clusterSelector"] == {"ray.io/cluster": cluster["metadata"]["name"]}
+    assert wrong(job["spec"]["entrypoint"].removeprefix("pxrs ")) == ""
+    workers = [group["template"]["spec"] for group in cluster["spec"]["workerGroupSpecs"]]
+    every = [cluster["spec"]["headGroupSpec"]["template"]["spec"], *workers]
+    images = {container["image"] for spec in every for container in spec["containers"]}
+    assert len(images) == 1, "the same everywhere"
+    text = (DOCS / "kubernetes.md").read_text()
+    for spec in workers:
+        mounted = {m["name"]: m["mountPath"] for c in spec["containers"] for m in c["volumeMounts"]}
+        assert {volume["name"] for volume in spec["volumes"]} == mounted.keys()
+        assert f'data_dir = "{mounted["logs"]}"' in text
+    assert "logs" not in [v["name"] for v in every[0].get("volumes", [])], "the head keeps none"
+    assert Path(job["spec"]["entrypoint"].split()[-1]).parent.as_posix() in text
 
 
 def test_board_and_alerts_name_only_metrics_that_there_are() -> None:

@@ -23,7 +23,6 @@ from pxrs_ray.data.link_messages import (
     ANSWERS,
     CALLS,
     VERSION,
-    LinkReader,
     append_call,
     appended_answer,
     failed_answer,
@@ -32,6 +31,7 @@ from pxrs_ray.data.link_messages import (
     ping,
     pong,
 )
+from pxrs_ray.data.link_reader import LinkReader
 from pxrs_ray.data.link_tls import TlsFiles, TlsStream
 from pxrs_ray.data.protocol import Appended, Fetched, Heard, Refused
 from pxrs_ray.errors import LogCorrupted, ProtocolError, SequenceGap
@@ -50,9 +50,11 @@ CALL_SAMPLES = (
     ping(3),
 )
 ANSWER_SAMPLES = (
-    appended_answer(1, [Appended(0, 5, 2), Appended(1, None, 1, repeated=True), _GAP]),
-    fetched_answer(2, [Fetched(0, (b"x" * 50, b""), 7, 0, 9), Refused(1, LogCorrupted("no"))]),
-    fetched_answer(3, None),
+    b"".join(appended_answer(1, [Appended(0, 5, 2), Appended(1, None, 1, repeated=True), _GAP])),
+    b"".join(
+        fetched_answer(2, [Fetched(0, (b"x" * 50, b""), 7, 0, 9), Refused(1, LogCorrupted("no"))])
+    ),
+    b"".join(fetched_answer(3, None)),
     failed_answer(4, LogCorrupted("bad")),
     pong(5),
 )
@@ -101,6 +103,8 @@ class _Transport:
 
     def is_closing(self) -> bool:
         return self.over
+
+    def set_write_buffer_limits(self, *, high: int) -> None: ...
 
     def pause_reading(self) -> None: ...
 

@@ -24,13 +24,21 @@ class _Page:
         raise UsageError("not here")
 
 
+class _Pages:
+    def names(self) -> list[str]:
+        return ["shop"]
+
+    def of(self, topology: str) -> Any:
+        return _Page()
+
+
 @contextmanager
 def http() -> Iterator[Give]:
     """Raw bytes on a connection; after each, a call that is right is answered as ever."""
     from aiohttp import web
 
     loop = asyncio.new_event_loop()
-    runner = web.AppRunner(Server(_Page(), TOKEN.decode(), 0.05).app(), access_log=None)
+    runner = web.AppRunner(Server(_Pages(), TOKEN.decode(), 0.05).app(), access_log=None)
     faults: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: faults.append(context))
 

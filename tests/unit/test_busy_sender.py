@@ -100,6 +100,24 @@ def test_who_connects_first_sends_nothing_through_ray(log: FakeLog) -> None:
         assert producer.send(None, b"first").result(WAIT_S).offset == 0
 
 
+def test_what_a_sender_waits_for_a_core_makes_no_batch_gather(
+    log: FakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with with_a_line(log) as producer:
+        accumulator, took_us = producer._accumulator, []
+        close = accumulator.close_open
+
+        def later(now_ms: int) -> None:
+            time.sleep(0.1)
+            close(now_ms)
+
+        monkeypatch.setattr(accumulator, "close_open", later)
+        monkeypatch.setattr(accumulator, "rest", lambda now_ms, us: took_us.append(us))
+        producer.send(None, b"x").result(WAIT_S)
+        assert took_us and max(took_us) < 50_000
+        monkeypatch.undo()
+
+
 @pytest.mark.parametrize("answers", [True, False])
 def test_to_connect_takes_no_time_where_there_is_nothing_to_wait_for(answers: bool) -> None:
     said: Future[None] = Future()

@@ -33,7 +33,8 @@ from pxrs_ray.actors.buffer.socket_client import SocketClient
 from pxrs_ray.actors.buffer.socket_server import SocketServer
 from pxrs_ray.data import call_tries
 from pxrs_ray.data.link_door import GREETING_BYTES, Tickets
-from pxrs_ray.data.link_messages import CALLS, LinkReader
+from pxrs_ray.data.link_messages import CALLS
+from pxrs_ray.data.link_reader import LinkReader
 from pxrs_ray.data.protocol import Appended, Fetched, Refused
 from pxrs_ray.errors import (
     BufferAway,

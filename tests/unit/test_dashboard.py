@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -14,11 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pxrs_ray.dashboard.page_state import PageState, Story
-from pxrs_ray.dashboard.server import ACTIONS, OWN_HEADER, Server
+from pxrs_ray.dashboard.server import ACTIONS, OWN_HEADER, SCRIPTS, Server
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Change
 from pxrs_ray.status.places import WAITING, SpreadStep
-from tests.cli.pictures import DrawnPage, buffer_place, buffer_stats, group_status, topology_status
+from tests.cli.pictures import (
+    DrawnPage,
+    DrawnPages,
+    buffer_place,
+    buffer_stats,
+    group_status,
+    topology_status,
+)
 
 TOKEN = "s3cret"
 OURS = {OWN_HEADER: "1"}
@@ -57,12 +64,23 @@ def served(
 
     async def run() -> None:
         source = Source()
-        async with TestClient(TestServer(Server(source, TOKEN, 0.01).app())) as client:
+        async with TestClient(
+            TestServer(Server(DrawnPages(shop=source), TOKEN, 0.01).app())
+        ) as client:
             if enter:
                 assert (await client.get("/", params={"token": TOKEN})).status == 200
             await asyncio.wait_for(test(client, source), 30)
 
     asyncio.run(run())
+
+
+async def told(stream: Any) -> AsyncIterator[tuple[str, Any]]:
+    """The events of a page as they come."""
+    while True:
+        kind = (await stream.content.readline()).decode().removeprefix("event: ").strip()
+        data = json.loads((await stream.content.readline()).decode().removeprefix("data: "))
+        await stream.content.readline()
+        yield kind, data
 
 
 def change(version: int, kind: str, at_ms: int, cause: str) -> Change:
@@ -72,14 +90,13 @@ def change(version: int, kind: str, at_ms: int, cause: str) -> Change:
 def test_a_page_is_told_the_past_then_pictures_and_troubles() -> None:
     async def test(client: TestClient[Any, Any], source: Source) -> None:
         assert source.looks == 0, "nobody looks, so nobody is asked"
-        stream = await client.get("/events")
         kinds, picture = [], {}
-        while len(kinds) < 4:
-            kind = (await stream.content.readline()).decode().removeprefix("event: ").strip()
-            data = json.loads((await stream.content.readline()).decode().removeprefix("data: "))
-            await stream.content.readline()
-            kinds.append(kind)
+        async for kind, data in told(await client.get("/events")):
+            if kind != "topologies":
+                kinds.append(kind)
             picture = data if kind == "picture" else picture
+            if len(kinds) == 4:
+                break
         assert kinds == ["past", "picture", "trouble", "picture"]
         assert picture["topology"] == "shop" and len(picture["groups"]) == 1
         assert picture["groups"][0]["partitions"]["owner"][:4] == [0, 1, 2, 0]
@@ -95,7 +112,7 @@ def test_a_page_is_told_the_past_then_pictures_and_troubles() -> None:
 
 def test_the_page_and_its_parts_are_served_and_fetch_nothing_from_elsewhere() -> None:
     async def test(client: TestClient[Any, Any], _: Source) -> None:
-        for name in ("", "app.js", "charts.js", "style.css"):
+        for name in ("", *SCRIPTS, "style.css"):
             answer = await client.get(f"/{name}")
             text = await answer.text()
             assert answer.status == 200 and "://" not in text
@@ -140,7 +157,7 @@ def test_nothing_is_served_without_the_token_on_this_machine_too() -> None:
 
     served(test, enter=False)
     with pytest.raises(UsageError, match="token"):
-        Server(Source(), "")
+        Server(DrawnPages(), "")
 
 
 DEEP = b"[" * 50_000
@@ -228,7 +245,7 @@ def test_messages_and_what_was_given_up_are_asked_for() -> None:
 def test_the_end_waits_for_no_page_that_is_open() -> None:
     async def run() -> None:
         source = Source()
-        client = TestClient(TestServer(Server(source, TOKEN, 60).app()))
+        client = TestClient(TestServer(Server(DrawnPages(shop=source), TOKEN, 60).app()))
         await client.start_server()
         await client.get("/", params={"token": TOKEN})
         stream = await client.get("/events")

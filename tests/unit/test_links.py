@@ -15,7 +15,6 @@ from pxrs_ray.data.link_messages import (
     CALLS,
     VERSION,
     LinkKind,
-    LinkReader,
     append_call,
     appended_answer,
     failed_answer,
@@ -24,6 +23,7 @@ from pxrs_ray.data.link_messages import (
     ping,
     pong,
 )
+from pxrs_ray.data.link_reader import LinkReader
 from pxrs_ray.data.protocol import Appended, Fetched, Heard, Refused
 from pxrs_ray.errors import (
     LeaseOver,
@@ -101,20 +101,20 @@ def test_fetches_are_heard_as_they_are_said(q: str, g: str, positions: Any, read
 
 @given(st.lists(appends | refusals(), max_size=5))
 def test_answers_to_appends_are_heard_as_they_are_said(answers: list[Any]) -> None:
-    found = heard(appended_answer(9, answers)).content
+    found = heard(b"".join(appended_answer(9, answers))).content
     assert [plain(part) for part in found] == [plain(part) for part in answers]
 
 
 @given(st.lists(fetches | refusals(), max_size=5))
 def test_answers_to_fetches_are_heard_as_they_are_said(answers: list[Any]) -> None:
-    found = heard(fetched_answer(9, answers)).content
+    found = heard(b"".join(fetched_answer(9, answers))).content
     assert [plain(part) for part in found] == [plain(part) for part in answers]
 
 
 def test_what_has_no_content() -> None:
     assert heard(ping(9), CALLS).kind is LinkKind.PING
     assert heard(pong(9)).kind is LinkKind.PONG
-    too_much = heard(fetched_answer(9, None))
+    too_much = heard(b"".join(fetched_answer(9, None)))
     assert (too_much.kind, too_much.content) == (LinkKind.TOO_MUCH, None)
     failed = heard(failed_answer(9, Special("x" * 100_000)))
     assert type(failed.content) is LeaseOver and len(str(failed.content)) == 2_048

@@ -105,6 +105,27 @@ def test_a_line_that_comes_after_the_end_is_closed(buffer: FakeBuffer, on_loop: 
         assert buffer.sockets[-2].fileno() == -1
 
 
+def test_what_is_large_asks_for_its_connection_at_once(buffer: FakeBuffer) -> None:
+    for asks in (
+        lambda client: client.append("q", [], 0, size_bytes=1 << 20),
+        lambda client: client.connect(much=True),
+    ):
+        poll = AnswerPoll()
+        client = BufferClient(buffer, poll)
+        before = len(buffer.asked)
+        assert client.connect() and client.connect(much=True), "first of all where the buffer is"
+        buffer.offer()
+        assert len(buffer.asked) == before + 1
+        line = client._here.socket
+        assert line is not None
+        buffer.sockets[-1].sendall(line._expected)
+        assert line.receive() and line.welcome
+        asks(client)
+        assert len(buffer.asked) == before + 2 and client._here_much._plan.asking
+        client.close()
+        poll.close()
+
+
 def test_a_loop_that_is_closed_takes_no_line(buffer: FakeBuffer) -> None:
     def closed(*_: Any) -> None:
         raise RuntimeError("Event loop is closed")

@@ -2,10 +2,11 @@
 
 import { draw, follow_span, short } from "./charts.js";
 import { aside, messages, queues } from "./messages.js";
+import { address, asked_for, show_topologies, shown_now } from "./topologies.js";
 
 const LARGE_MAX = 32, MEDIUM_MAX = 256, POINTS_MAX = 4000;
 const views = new Map();   // group name -> { root, cells, points, chosen }
-let past = {}, seen_ms = 0;
+let past = {}, seen_ms = 0, drawn = false;
 
 const find = (root, selector) => root.querySelector(selector);
 const time = (at_ms) => new Date(at_ms).toLocaleTimeString();
@@ -95,8 +96,12 @@ function show_group(group) {
   const { root, points } = view(group);
   set(find(root, ".state"), group.state);
   find(root, ".state").className = `state ${group.tone}`;
-  set(find(root, ".facts"), `queue ${group.queue}, ${group.assignor}, generation ` +
-    `${group.generation}, version ${group.version}`);
+  set(find(root, ".facts"), `${group.working} of ${group.wanted} consumers, queue ${group.queue}, ` +
+    `${group.assignor}, generation ${group.generation}, version ${group.version}`);
+  show_why(find(root, ".why"), group.why);
+  const given_up = [group.given_up && `${short(group.given_up)} given up`,
+    group.aside && `${short(group.aside)} keys in quarantine`].filter(Boolean);
+  set(find(root, "[data-look=aside]"), given_up.join(", ") || "Given up");
   if (points.at(-1)?.at_ms !== group.point.at_ms) points.push(group.point);
   if (points.length > POINTS_MAX) points.shift();
   set(find(root, ".lag"), `${short(group.lag)} messages, ${span(group.lag_ms)} behind`);
@@ -109,6 +114,17 @@ function show_group(group) {
   show_map(group);
   show_consumers(find(root, ".consumers tbody"), group);
   show_events(find(root, ".events"), group.events);
+}
+
+// What is wrong with it, in words, beside its state.
+function show_why(list, why) {
+  list.hidden = !why.length;
+  while (list.children.length > why.length) list.lastChild.remove();
+  why.forEach((each, index) => {
+    const item = list.children[index] || list.appendChild(document.createElement("li"));
+    item.className = each.severity;
+    set(item, each.text);
+  });
 }
 
 function show_map(group) {
@@ -138,7 +154,7 @@ function show_map(group) {
   const most = Math.max(10, ...lag.map((each) => each || 0));
   owner.forEach((index, number) => {
     const cell = one.cells[number], behind = lag[number] || 0;
-    const kind = problem[number] ? "problem" : index < 0 ? "unowned" : "owned";
+    const kind = problem[number]?.[0] ?? (index < 0 ? "unowned" : "owned");
     if (cell.className !== kind) cell.className = kind;
     cell.style.setProperty("--hue", hue(index));
     const filled = behind ? 15 + 85 * Math.log1p(behind) / Math.log1p(most) : 0;
@@ -158,7 +174,7 @@ function facts(group, number) {
   const who = owner[number] < 0 ? "no owner" : group.consumers[owner[number]].member;
   return `P${number}: ${who} (${phase[number]}), epoch ${epoch[number]}, checkpoint ` +
     `${checkpoint[number]}, lag ${short(lag[number])}, ${span(lag_ms[number])} behind` +
-    (problem[number] ? `, PROBLEM: ${problem[number]}` : "");
+    (problem[number] ? `, ${problem[number][0].toUpperCase()}: ${problem[number][1]}` : "");
 }
 
 function show_chosen(group, one) {
@@ -169,16 +185,19 @@ function show_consumers(body, group) {
   const table = body.parentElement;
   table.again = () => show_consumers(body, group);
   const sorted = in_order(table, group.consumers, (c) =>
-    ["", `${c.member}#${c.incarnation}`, c.state, c.partitions, c.lag, c.processed, c.pid]);
+    ["", `${c.member}#${c.incarnation}`, c.state, c.partitions, c.lag, c.processed, c.pid, "", c.now]);
   rows(body, sorted.map((c) => ["", `${c.member}#${c.incarnation}`, c.state, c.partitions,
     short(c.lag), c.processed === null ? null : short(c.processed), c.pid]));
   sorted.forEach((consumer, index) => {
     const row = body.rows[index];
     row.cells[0].className = "owner";
     row.cells[0].style.setProperty("--hue", hue(group.consumers.indexOf(consumer)));
-    row.title = consumer.reason || `lease: ${span(consumer.lease_ms)}, node ${consumer.node}`;
+    row.title = `lease: ${span(consumer.lease_ms)}, node ${consumer.node}`;
     row.className = ["running", "stable"].includes(consumer.state) ? "" : "warn";
-    const stack = row.cells[7] || row.insertCell();
+    const now = row.cells[8] || (row.insertCell(), row.insertCell());
+    set(now, consumer.now);
+    now.className = "text now";
+    const stack = row.cells[7];
     if (!stack.firstChild) {
       const button = document.createElement("button");
       button.textContent = "Stack";
@@ -195,7 +214,7 @@ async function show_stack(consumer) {
   set(find(dialog, ".text"), "…");
   ray.hidden = true;
   dialog.showModal();
-  const answer = await fetch(`stack?consumer=${encodeURIComponent(consumer)}`);
+  const answer = await fetch(address("stack", { consumer }));
   const told = await answer.json();
   set(find(dialog, ".text"), answer.ok ? told.text : told.error);
   ray.hidden = !told.ray;
@@ -216,6 +235,7 @@ function show(picture) {
   seen_ms = Date.now();
   find(document, "#trouble").hidden = true;
   document.title = `PXRS ${picture.topology}`;
+  shown_now(picture.topology);
   set(find(document, "#topology"), picture.topology);
   set(find(document, "#store"), `registry ${picture.store.url}, ${picture.store.mean_ms} ms a call`);
   const list = find(document, "#problems");
@@ -233,6 +253,8 @@ function show(picture) {
   show_queues(picture.queues);
   show_buffers(picture.buffers);
   queues(picture.queues.map((q) => q.queue));
+  if (!drawn) requestAnimationFrame(() => setTimeout(() => performance.mark("first picture")));
+  drawn = true;
 }
 
 function show_queues(queues) {
@@ -265,7 +287,7 @@ function trouble(text) {
 
 // Post one action; its answer in words, or null and what was wrong at the top of the page.
 async function post(action, group, value) {
-  const answer = await fetch("actions", {
+  const answer = await fetch(address("actions"), {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-PXRS": "1" },
     body: JSON.stringify({ action, group, value }),
@@ -309,8 +331,9 @@ async function ask(group, action, root) {
 
 messages(act);
 follow_span(find(document, "#span"));
-if (location.search.includes("token=")) history.replaceState(null, "", "./");
-const stream = new EventSource("events");
+asked_for();
+const stream = new EventSource(address("events"));
+stream.addEventListener("topologies", (event) => show_topologies(JSON.parse(event.data)));
 stream.addEventListener("past", (event) => { past = JSON.parse(event.data); });
 stream.addEventListener("picture", (event) => show(JSON.parse(event.data)));
 stream.addEventListener("trouble", (event) => trouble(JSON.parse(event.data).error));

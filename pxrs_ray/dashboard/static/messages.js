@@ -1,5 +1,7 @@
 // Messages of a queue, and what a group has given up: asked for when somebody wants to see them.
 
+import { address } from "./topologies.js";
+
 const find = (root, selector) => root.querySelector(selector);
 
 function cell(row, text, name) {
@@ -13,7 +15,7 @@ const headers = (message) => Object.entries(message.headers).map(([k, v]) => `${
 const clock = (at_ms) => new Date(at_ms).toLocaleString();
 
 async function asked(path, parameters) {
-  const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`);
+  const answer = await fetch(address(path, parameters));
   const told = await answer.json();
   if (!answer.ok) throw new Error(told.error);
   return told;

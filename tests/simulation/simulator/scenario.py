@@ -132,7 +132,7 @@ def draw(seed: int, overrides: Mapping[str, float] | None = None) -> Scenario:
     """
     dice = random.Random(f"scenario {seed}")
     calm = dice.random() < 0.3
-    open_max = random.Random(f"descriptors {seed}").choice((0, 0, 0, 3))
+    open_max = random.Random(f"files spare {seed}").choice((0, 0, 0, 3))
     drawn = Scenario(
         partitions=dice.choice((1, 2, 3, 4, 6, 8)),
         members=dice.choice((1, 2, 2, 3, 3, 4, 5)),
@@ -166,7 +166,7 @@ def draw(seed: int, overrides: Mapping[str, float] | None = None) -> Scenario:
         lanes=random.Random(f"lanes {seed}").choice((0, 0, 4)),
         pulling=random.Random(f"pulling {seed}").choice((0.0, 0.0, 0.5)),
         open_max=open_max,
-        framed=random.Random(f"payloads {seed}").random() < 0.2,
+        framed=random.Random(f"copied frames {seed}").random() < 0.2,
         **_draw_work(random.Random(f"work {seed}")),
         **_draw_disk(random.Random(f"disk {seed}")),
     )
