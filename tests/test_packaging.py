@@ -32,7 +32,7 @@ def run(*command: str, cwd: Path) -> str:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What git would hand out of the present tree, in a folder of its own."""
     folder = tmp_path_factory.mktemp("checkout")
-    names = ["pyproject.toml", "README.md", "LICENSE", "pxrs_ray", "actors", "spark"]
+    names = ["pyproject.toml", "README.md", "LICENSE", "pxrs_ray", "actors", "spark", "docs"]
     packed = subprocess.run(
         ["tar", "--exclude=__pycache__", "-cf", "-", *names],
         cwd=ROOT,
@@ -62,6 +62,10 @@ def test_the_wheel_holds_every_module_once(wheel: zipfile.ZipFile, checkout: Pat
     assert {name for name in names if name.endswith(".py")} == expected
     assert "pxrs_ray/actors/__init__.py" in names and "pxrs_ray/spark/__init__.py" in names
     assert "pxrs_ray/py.typed" in names
+    # What `pxrs init` writes, of the documentation's folder too.
+    templates = {name for name in names if name.startswith("pxrs_ray/cli/templates/")}
+    shown = ("topology.toml", "handlers.py.txt", "ops/alerts.yml", "ops/grafana.json")
+    assert templates >= {f"pxrs_ray/cli/templates/{each}" for each in (*shown, "ops/kuberay.yml")}
     assert all(name.startswith("pxrs_ray/") for name in names)
     assert [name for name, count in Counter(names).items() if count > 1] == []
     assert not any("__pycache__" in name for name in names)

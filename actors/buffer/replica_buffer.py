@@ -15,6 +15,7 @@ from typing import Any
 
 from pxrs_ray.actors.buffer.buffer_actor import LEASE_S, Buffer
 from pxrs_ray.actors.buffer.lease_gate import BufferLeaseGate
+from pxrs_ray.actors.buffer.log_writer import in_threads
 from pxrs_ray.actors.buffer.replica_host import ReplicaHost, end_process
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.log_limits import LossPolicy
@@ -56,6 +57,9 @@ class ReplicaBuffer(Buffer):
     """See the rules at the head of this file. The logs of the slot are in `folder`, on the disk
     `disk_id`."""
 
+    # What is done to any log goes through the one machine of the replica.
+    logs_apart = False
+
     def __init__(
         self,
         topology: str,
@@ -82,7 +86,7 @@ class ReplicaBuffer(Buffer):
         if self._its_life is None:
             self._its_life = DiskLife(self._files, folder, lock_wait_ms=0)
         args = (self._folder, self._index, self._buffers)
-        logs = ReplicaLogs(*args, wall_ms(), files=self._files)
+        logs = ReplicaLogs(*args, wall_ms(), files=self._files, each=in_threads)
         who = Follower(self.life.here, self._files.boot_id(), self._its_life.number)
         gate = self._gate
         assert isinstance(gate, ReplicaGate)

@@ -22,6 +22,15 @@ def accept_losses(
     Answers the ends of each resumed log. Raises NotFound when a named one has no loss.
     """
     spec, _, buffers = topology.queue_spec(queue)
+    logs = BlockingBufferClient(topology.name, buffers)
+    lost = lost_logs(topology, queue, partitions)
+    return {p: logs.accept_loss(spec.queue, p) for p in lost}
+
+
+def lost_logs(
+    topology: Topology, queue: str, partitions: Collection[PartitionId] = ()
+) -> list[PartitionId]:
+    """Those of `partitions`, or of all, whose loss waits to be accepted. Raises as above."""
     found = QueueReader.of(topology, queue).ends()
     if unknown := sorted(set(partitions) - found.keys()):
         raise NotFound(f"queue {queue} has partitions 0 to {max(found)}, not {unknown[0]}")
@@ -30,5 +39,4 @@ def accept_losses(
     if sound:
         those = ", ".join(f"P{p}" for p in sorted(sound))
         raise NotFound(f"{those} of queue {queue} has no recorded loss: there is nothing to accept")
-    logs = BlockingBufferClient(topology.name, buffers)
-    return {p: logs.accept_loss(spec.queue, p) for p in sorted(set(partitions) or lost)}
+    return sorted(set(partitions) or lost)

@@ -31,10 +31,9 @@ from pxrs_ray.model import MemberId, Offset, PartitionId
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.group_dead_letters import GroupDeadLetters
     from pxrs_ray.actors.client.group_quarantine import GroupQuarantine
+    from pxrs_ray.actors.client.plans import ShownPlan, ShownSeekPlan
     from pxrs_ray.actors.client.pull_consumer import PullConsumer
     from pxrs_ray.actors.consumer.handler import HandlerRef
-    from pxrs_ray.group.events import Plan
-    from pxrs_ray.group.seek_plan import SeekPlan
     from pxrs_ray.status.answers import GroupStatus, History
     from pxrs_ray.topology.removal import Removal
 
@@ -173,9 +172,12 @@ class Group:
         partitions: Sequence[PartitionId] | PartitionId | None = None,
         *,
         shift: int | None = None,
-    ) -> SeekPlan:
+    ) -> ShownSeekPlan:
         """How many messages such a seek would repeat and skip now. Changes nothing."""
-        return self._coordinator.call(PlanSeek(self.name, *_sought(to, shift), _list(partitions)))
+        from pxrs_ray.actors.client.plans import ShownSeekPlan
+
+        asked = PlanSeek(self.name, *_sought(to, shift), _list(partitions))
+        return ShownSeekPlan.of(self._coordinator.call(asked))
 
     @property
     def quarantine(self) -> GroupQuarantine:
@@ -211,9 +213,11 @@ class Group:
             time.sleep(LAG_LOOK_S)
         return status.lag
 
-    def plan(self, consumers: int) -> Plan:
+    def plan(self, consumers: int) -> ShownPlan:
         """What having that many consumers would move, and why."""
-        return self._coordinator.call(PlanScale(self.name, consumers))
+        from pxrs_ray.actors.client.plans import ShownPlan
+
+        return ShownPlan.of(self._coordinator.call(PlanScale(self.name, consumers)))
 
     def history(self, after_version: int = 0, limit: int = 1_000) -> History:
         """Ownership and membership changes, oldest first."""

@@ -5,7 +5,8 @@
         earlier = replies.wait("id-of-a-message-that-somebody-sent", timeout_s=30)
 
 Rules of this file. Any thread may wait. Of those that wait for the same partition one asks its
-buffer, by a long poll, and tells the others; so many waits cost as much as one.
+buffer, by a long poll, and tells the others; so many waits cost as much as one. So does the look
+whether a group is halted before a message: one waits for it, and all know what it has found.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pxrs_ray.data.protocol import Refused
 from pxrs_ray.data.reply import REPLIES_SUFFIX, RepliesRead, Reply, refuse_replies
 from pxrs_ray.errors import DeadlineExceeded, HandlerError, PxrsError
 from pxrs_ray.model import Message, Offset, PartitionId
-from pxrs_ray.status.halts import halt_before
+from pxrs_ray.status.halts import HaltedMessages, halt_before, halted_from
 from pxrs_ray.supervision.supervisor import off_loop
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ WAIT_S = 30.0
 POLL_MS = 1_000
 # When it is first looked whether a group is halted before a message that has no reply, and again.
 HALTS_FIRST_S, HALTS_EVERY_S = 1.5, 5.0
+# Who waits is told a halt by a look that began after its wait: how soon after another one.
+HALTS_AGAIN_S = 0.5
+# For how long a look reads what stands behind halts; the next one goes on from there.
+SEARCH_S = 1.0
 
 
 class _Read:
@@ -74,7 +79,9 @@ class Replies(Closing):
         self._producer: Producer | None = None
         self._sent_to = config.full_name(queue)
         self._groups: tuple[GroupStatus, ...] = ()
-        self._halts_known_s = float("-inf")
+        self._behind = HaltedMessages()
+        self._is_looking = self._is_searching = False
+        self._looked_s = float("-inf")
 
     def ask(
         self,
@@ -110,8 +117,9 @@ class Replies(Closing):
     def wait(self, message_id: str, timeout_s: float = WAIT_S) -> Reply:
         """The reply to the message with this id, as soon as it is kept.
 
-        Raises HandlerError when the message was given up, and DeadlineExceeded. The message may
-        have been sent by anybody, and replied to before; replies are kept for a day.
+        Raises HandlerError when the message was given up or put aside, and within seconds while all
+        groups of the queue are halted before it; and DeadlineExceeded. The message may have been
+        sent by anybody, and replied to before; replies are kept for a day.
         """
         return self._by(time.monotonic() + timeout_s, message_id, timeout_s)
 
@@ -121,16 +129,16 @@ class Replies(Closing):
         partition = self._partitioner.partition(message_id)
         with self._lock:
             read = self._reads.setdefault(partition, _Read())
-        looks, look_s = 0, time.monotonic() + HALTS_FIRST_S
+        began_s, looks, halted = time.monotonic(), 0, ""
+        look_s = began_s + HALTS_FIRST_S
         while True:
-            if sent is not None and time.monotonic() >= look_s:
-                look_s = time.monotonic() + HALTS_EVERY_S
-                self._check_halt(sent)
             with read.changed:
                 found = read.found.to(message_id)
                 # What holds for now may hold no more.
                 if found is not None and (looks or not found.for_now):
                     return found.sound()
+                if halted and read.is_at_end:
+                    raise HandlerError(f"nobody comes to the message until somebody acts: {halted}")
                 left_s = end_s - time.monotonic()
                 # What was there at the deadline counts, however much it is; but not for ever.
                 if looks and left_s <= 0 and (read.is_at_end or left_s < -WAIT_S):
@@ -138,6 +146,13 @@ class Replies(Closing):
                         f"no reply to {message_id!r} of {self._queue} in {timeout_s:g} s: does its "
                         "handler reply, and do its consumers keep up? `pxrs status` says how far"
                     )
+                is_due = time.monotonic() >= look_s
+            if is_due:
+                look_s = time.monotonic() + HALTS_EVERY_S
+                halted = self._halt(message_id, sent, began_s, left_s)
+                with read.changed:
+                    read.is_at_end = False  # a reply that came meanwhile counts
+            with read.changed:
                 looks += 1
                 if read.is_polling:
                     read.changed.wait(min(max(left_s, 0.01), POLL_MS / 1_000))
@@ -145,21 +160,69 @@ class Replies(Closing):
                 read.is_polling = True
                 forgotten = looks == 1 and read.found.has_forgotten
             old = self._look_back(partition, read, message_id) if forgotten else None
-            self._read_on(partition, read, round(min(max(left_s, 0.0) * 1_000, POLL_MS)))
+            # Who knows of a halt waits no longer than for what is there.
+            wait_s = 0.0 if halted else min(max(left_s, 0.0), POLL_MS / 1_000)
+            self._read_on(partition, read, round(wait_s * 1_000))
             if old is not None:
                 return old.sound()
 
-    def _check_halt(self, sent: MessagePlace) -> None:
-        """Raise HandlerError when no group comes to the message before somebody acts."""
+    def _halt(
+        self, message_id: str, sent: MessagePlace | None, began_s: float, left_s: float
+    ) -> str:
+        """Why no group comes to the message before somebody acts; '' while one does, or while it
+        is not known where the message is. Who waits since `began_s` is told nothing older."""
+        self._look(HALTS_EVERY_S)
+        told = self._halt_known(message_id, sent, left_s)
+        if told and self._looked_s < began_s:
+            self._look(HALTS_AGAIN_S)
+            told = self._halt_known(message_id, sent, left_s)
+        return told if self._looked_s >= began_s else ""
+
+    def _look(self, every_s: float) -> None:
+        """Learn which groups are halted, unless that is known and no older."""
+        now_s = time.monotonic()
         with self._lock:
-            if time.monotonic() >= self._halts_known_s:
-                with suppress(PxrsError):  # who waits goes on waiting
-                    self._groups = tuple(self._topology.status().groups)
-                self._halts_known_s = time.monotonic() + HALTS_EVERY_S
-            groups = self._groups
-        told = halt_before(groups, self._sent_to, sent.partition, sent.offset)
-        if told is not None:
-            raise HandlerError(f"nobody comes to the message until somebody acts: {told}")
+            if now_s - self._looked_s < every_s or self._is_looking:
+                return
+            self._is_looking = True
+        try:
+            with suppress(PxrsError):  # who waits goes on waiting
+                groups = tuple(self._topology.status().groups)
+                with self._lock:
+                    self._groups, self._looked_s = groups, now_s
+                    self._behind.look(halted_from(groups, self._sent_to))
+        finally:
+            self._is_looking = False
+
+    def _halt_known(self, message_id: str, sent: MessagePlace | None, left_s: float) -> str:
+        if sent is not None:
+            place: tuple[PartitionId, Offset | None] | None = sent.partition, sent.offset
+        else:
+            place = self._place_behind(message_id, min(SEARCH_S, max(left_s, 0.0)))
+        return "" if place is None else halt_before(self._groups, self._sent_to, *place) or ""
+
+    def _place_behind(self, message_id: str, for_s: float) -> tuple[PartitionId, Offset] | None:
+        """Where the message stands behind a halt, as far as that was read; reads on for a while
+        unless another does."""
+        with self._lock:
+            found, to_read = self._behind.place_of(message_id), self._behind.next()
+            if found is not None or to_read is None or self._is_searching:
+                return found
+            self._is_searching = True
+        end_s = time.monotonic() + for_s
+        try:
+            while to_read is not None and time.monotonic() < end_s:
+                partition, at = to_read
+                with suppress(PxrsError):
+                    messages, to = self._fetched(partition, at, 0, self._sent_to)
+                    with self._lock:
+                        self._behind.take(partition, messages, to)
+                with self._lock:
+                    to_read = self._behind.read_after(partition, at)
+        finally:
+            self._is_searching = False
+        with self._lock:
+            return self._behind.place_of(message_id)
 
     async def wait_async(self, message_id: str, timeout_s: float = WAIT_S) -> Reply:
         """As `wait`, for event loops."""
@@ -191,10 +254,11 @@ class Replies(Closing):
         return found.to(message_id)
 
     def _fetched(
-        self, partition: PartitionId, at: Offset, wait_ms: int
+        self, partition: PartitionId, at: Offset, wait_ms: int, queue: str | None = None
     ) -> tuple[list[Message], Offset]:
-        """What the log has from there on, and where it goes on."""
-        part = self._logs.fetch(self._full_name, READER, partition, at, wait_ms=wait_ms)
+        """What the log has from there on, and where it goes on; that of replies, or of `queue`."""
+        name = self._full_name if queue is None else queue
+        part = self._logs.fetch(name, READER, partition, at, wait_ms=wait_ms)
         if part is None:
             return [], at
         if isinstance(part, Refused):

@@ -51,19 +51,14 @@ class GapLog:
         self._appends: NumberedAppends[Batch] = NumberedAppends()
 
     def append(self, record: GapRecord) -> Offset | None:
-        """Append a record behind what was not answered yet; answers where it is, if that is known.
-        Raises what the log refuses with; a record that may be there is sent again before others."""
+        """Append a record behind what was not answered yet; answers where it is.
+        Raises what the log refuses with; a record that may be there is sent again before others,
+        and one that was never sent is as good as this one is: it gives way."""
         texts = list(record.texts)
-        self._appends.add(Batch.of([None] * len(texts), texts, timestamp_ms=wall_ms()))
-        base: Offset | None = None
-        while (batch := self._appends.next()) is not None:
-            try:
-                base = self._log.append(batch, self._producer, self.epoch, self._appends.sequence)
-            except BaseException as error:
-                self._appends.failed(passes=passes(error))
-                raise
-            self._appends.kept()
-        return base
+        self._appends.replace(Batch.of([None] * len(texts), texts, timestamp_ms=wall_ms()))
+        return self._appends.send(
+            lambda batch, number: self._log.append(batch, self._producer, self.epoch, number)
+        )
 
     def texts(self, named: NamedGaps) -> list[bytes]:
         """What of the records that a row names is there."""

@@ -22,7 +22,6 @@ from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.processing.numbered_appends import NumberedAppends
 from pxrs_ray.processing.quarantine_state import Quarantine, QuarantineRecord, headers_of
 from pxrs_ray.status.answers import QuarantineSize
-from pxrs_ray.supervision.passing_trouble import passes
 
 OPERATOR = "?operator"
 
@@ -93,14 +92,9 @@ class QuarantineLog:
             self.refresh()
 
     def _send(self) -> None:
-        appends = self._appends
-        while (batch := appends.next()) is not None:
-            try:
-                self._log.append(batch, self._producer, self.epoch, appends.sequence)
-            except BaseException as error:
-                appends.failed(passes=passes(error))
-                raise
-            appends.kept()
+        self._appends.send(
+            lambda batch, number: self._log.append(batch, self._producer, self.epoch, number)
+        )
 
     def tidy(self) -> None:
         """Drop the log when nothing is put aside: the next owner has less to read."""

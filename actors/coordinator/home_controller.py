@@ -149,7 +149,7 @@ class HomeController:
         await self._pool.meet(MEET_WAIT_S)
 
     def keep_on(self) -> None:
-        """From now on look, every half second; again is harmless."""
+        """From now on look, at most every half second; again is harmless."""
         if not self._kept_on:
             self._kept_on = True
             self._supervisor.keep("rounds", self._keep_looking)
@@ -157,7 +157,8 @@ class HomeController:
     async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(ROUND_PAUSE_S)
-            await self.round()
+            if self.rounds.is_due():
+                await self.round()
 
     async def round(self) -> None:
         """Decide once, and begin what was decided."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.errors import DeadlineExceeded, NotFound, RegistryAway, UsageError
@@ -40,6 +42,13 @@ def connect(working_dir: str | None = None) -> None:
     join(**options)
     # Ray's own end of an interpreter sleeps for half a second; this one comes before it.
     atexit.register(ray.shutdown)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end)
+
+
+def _end(number: int, _: object) -> None:
+    """End as Ctrl-C does: what was begun is finished. Ray would write where it was hit."""
+    raise SystemExit(128 + number)
 
 
 def running(name: str | None) -> Topology:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pxrs_ray.cli._options import AsJson, PartitionsOption, TopologyName
-from pxrs_ray.cli._removal import Yes
+from pxrs_ray.cli._removal import Yes, confirm
 from pxrs_ray.errors import UsageError
 
 
@@ -43,8 +43,13 @@ def command(
     from pxrs_ray.status.rendering import Table
 
     found = running(topology)
-    from pxrs_ray.actors.client.accept_loss import accept_losses
+    from pxrs_ray.actors.client.accept_loss import accept_losses, lost_logs
 
+    lost = lost_logs(found, str(queue), partition or ())
+    if lost and not yes:
+        those = ", ".join(f"P{each}" for each in lost)
+        refused = f"no loss of {queue} was accepted ({those} is halted): say --yes"
+        confirm(f"Skip for ever what {those} of {queue} has lost?", refused)
     ends = accept_losses(found, str(queue), partition or ())
     rows = [(f"P{p}", end.state, end.start_offset, end.end_offset) for p, end in ends.items()]
     answer(ends, as_json, lambda: Table(("partition", "state", "begins", "ends"), rows))

@@ -89,8 +89,9 @@ def retry(
     They keep key, payload, id, time and headers. Every group of that queue is
     given them. A letter is sent once, also when this command is repeated.
     """
+    places = [place(each) for each in letters or ()]
     of = steady(topology).group(group).dead_letters
-    count = of.retry(key=key, places=[place(each) for each in letters or ()], every=every)
+    count = of.retry(key=key, places=places, every=every)
     answer({"retried": count}, as_json, lambda: f"{count} letters were sent again")
 
 
@@ -105,8 +106,8 @@ def drop(
     as_json: AsJson = False,
 ) -> None:
     """Give letters up: they are listed no more. Their log keeps them until its retention."""
-    of = steady(topology).group(group).dead_letters
     places = [place(each) for each in letters or ()]
+    of = steady(topology).group(group).dead_letters
     if not yes:
         found = len(of.list(key=key, places=places))
         confirm(f"Drop {found} dead letters of {group}?", "no letter was dropped: say --yes")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from pxrs_ray.cli._options import AsJson, TopologyName
-from pxrs_ray.cli._removal import Yes, remove
+from pxrs_ray.cli._removal import Yes, confirm, remove
 from pxrs_ray.errors import NotFound, StoreUnavailable, UsageError
 
 
@@ -31,7 +32,8 @@ def command(
 ) -> None:
     """Drain and stop a whole topology. Messages and checkpoints stay for the next `pxrs up`.
 
-    With --delete nothing stays: it lists what is removed, and asks first.
+    In a terminal it asks first, unless it is told which one. With --delete
+    nothing stays: it lists what is removed, and always asks.
     """
     from pxrs_ray.cli._ray import connect, running, steady
     from pxrs_ray.cli._show import answer
@@ -63,6 +65,8 @@ def command(
             raise StoreUnavailable(
                 f"{error}; `pxrs down --now` works without the registry"
             ) from None
+    if name is None and not yes and sys.stdin.isatty():
+        confirm(f"Stop topology {found.name}?", "")
     if now:
         found.kill()
     else:

@@ -73,23 +73,9 @@ def command(
 def _of_scale(group: str, consumers: int, topology: str | None, *, as_json: bool) -> None:
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import answer
-    from pxrs_ray.status.rendering import Line, Table, View
 
     found = running(topology).group(group).plan(consumers)
-    pause = "" if found.pause_ms is None else f", each pausing about {found.pause_ms} ms"
-    room = f"; {found.unplaced} consumers wait for new nodes" if found.unplaced else ""
-    moves = [(f"P{m.partition}", m.source, m.target, m.reason) for m in found.moves]
-    answer(
-        found,
-        as_json,
-        lambda: View(
-            [
-                Line(f"{found.cause}: {len(found.moves)} partitions move{pause}{room}"),
-                Table(("partition", "from", "to", "why"), moves),
-                Table(("consumer", "partitions then"), sorted(found.counts.items())),
-            ]
-        ),
-    )
+    answer(found, as_json, found.view)
 
 
 def _of_drain(

@@ -57,6 +57,8 @@ ProducerName = Annotated[
 ]
 
 _Due = tuple[float | None, int | None]
+_TWICE = "give messages as arguments or with --file, not both"
+_NO_FILE = "--format says how a file or stdin is read: leave it out beside messages"
 
 
 def command(
@@ -98,8 +100,8 @@ def command(
     from pxrs_ray.cli._show import answer, say
     from pxrs_ray.errors import UsageError
 
-    if messages and file:
-        raise UsageError("give messages as arguments or with --file, not both")
+    if messages and (file or kind):
+        raise UsageError(_TWICE if file else _NO_FILE)
     if messages:
         columns = _sources.texts(messages, key, separator)
     else:

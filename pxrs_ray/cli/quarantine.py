@@ -8,6 +8,7 @@ import typer
 
 from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 from pxrs_ray.cli._ray import running, steady
+from pxrs_ray.cli._removal import Yes, confirm
 from pxrs_ray.cli._show import answer, text_of
 from pxrs_ray.errors import DeadlineExceeded, UsageError
 
@@ -23,7 +24,7 @@ app = typer.Typer(
 KeyArgument = Annotated[str | None, typer.Argument(help="The key, as text.", show_default=False)]
 NoKey = Annotated[bool, typer.Option("--no-key", help="The messages without a key.")]
 WaitS = Annotated[
-    float, typer.Option("--wait", help="Wait at most this many seconds for the owner.")
+    float, typer.Option("--wait", min=0, help="Wait at most this many seconds for the owner.")
 ]
 
 
@@ -51,7 +52,8 @@ def show(
     """Show the waiting messages of one key, in order, with payloads."""
     from pxrs_ray.status.rendering import Table
 
-    entries = running(topology).group(group).quarantine.show(_one(key, no_key))
+    wanted = _one(key, no_key)
+    entries = running(topology).group(group).quarantine.show(wanted)
     rows = [
         (f"P{m.partition}", e.offset, e.attempts, e.error, text_of(m.payload)[:200])
         for e, m in entries
@@ -72,11 +74,9 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Give the messages of a key to the handler again, in order; then the key flows again."""
+    wanted = None if every else _one(key, no_key)
     aside = steady(topology).group(group).quarantine
-    if every:
-        left = aside.retry_all(wait_s)
-    else:
-        left = aside.retry(_one(key, no_key), wait_s)
+    left = aside.retry_all(wait_s) if every else aside.retry(wanted, wait_s)
     answer(list(left), as_json, lambda: _table(left) if left else "nothing is put aside any more")
     if any(each.retrying for each in left):
         raise DeadlineExceeded(
@@ -92,13 +92,19 @@ def skip(
     no_key: NoKey = False,
     every: Annotated[
         bool, typer.Option("--all", help="All waiting messages, not only the first.")
-    ] = (False),
+    ] = False,
+    yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
     """Give up the message that blocks a key (with --all: all waiting messages of the key)."""
+    wanted = _one(key, no_key)
     aside = steady(topology).group(group).quarantine
-    skipped = aside.skip(_one(key, no_key), None if every else 1)
+    if not yes:
+        told = "messages without a key" if key is None else f"key {key}"
+        what = f"all waiting messages of the {told}" if every else f"the message that blocks {told}"
+        confirm(f"Give up {what} in {group}?", "no message was given up: say --yes")
+    skipped = aside.skip(wanted, None if every else 1)
     answer({"skipped": skipped}, as_json, lambda: f"{skipped} messages given up")
 
 

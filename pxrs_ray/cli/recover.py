@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pxrs_ray.cli._options import AsJson, File
+from pxrs_ray.errors import UsageError
 
 app = typer.Typer(
     help="Continue after a loss that an operator has to accept.",
@@ -50,6 +51,11 @@ def registry(
     from pxrs_ray.status.rendering import Table
 
     config = PxrsConfig.from_toml(file)
+    if not accept_loss:
+        raise UsageError(
+            "messages are delivered again from the registry's older checkpoints, and groups that "
+            "it does not know begin anew: say --accept-loss, and it is done"
+        )
     connect()
     from pxrs_ray.actors.client.topology import recover_registry
 

@@ -28,23 +28,23 @@ def command(
     from pxrs_ray.cli._show import answer
     from pxrs_ray.errors import UsageError
 
+    kind, _, which = part.partition("/")
+    if part != "coordinator" and not which:
+        raise UsageError(
+            f"restart what? coordinator, buffer/NUMBER or GROUP/CONSUMER, not {part!r}"
+        )
     connect()
     name = name_of(topology)
     if not actors_of(name):
         raise not_running(name)
-    kind, _, which = part.partition("/")
     if part == "coordinator":
         actor = names.coordinator(name)
     elif kind == "buffer" and which.isdigit():
         actor = _buffer(name, int(which))
-    elif which:
+    else:
         _restart_consumer(name, kind, which)
         answer({"restarted": part}, as_json, lambda: f"{part} is started anew")
         return
-    else:
-        raise UsageError(
-            f"restart what? coordinator, buffer/NUMBER or GROUP/CONSUMER, not {part!r}"
-        )
     before = end_actor(actor)
     after = wait_for_another(actor, before)
     told = {"restarted": part, "ended_pid": before.pid, "pid": after.pid, "node": after.node}

@@ -188,17 +188,29 @@ def run(arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _no_such_option(name: str, path: str) -> str:
+    """What is said of an option that a command does not have."""
+    if name.lstrip("-").replace(".", "", 1).isdecimal():
+        return f"no number below 0 is taken here, and {name} is no option either"
+    if path == "pxrs":
+        return f"{name} is no option of pxrs itself: those of a command are written behind it"
+    return ""
+
+
 def _tell_usage(error: Any) -> None:
     """Wrong usage, in one line with where the right one stands. No arguments at all: the help."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
         say(context.get_help(), error=True)
         return
-    told = " ".join(error.format_message().split()).rstrip(".")
+    path = context.command_path if context is not None else "pxrs"
+    told = ""
+    if type(error).__name__ == "NoSuchOption":
+        told = _no_such_option(error.option_name, path)
+    told = told or " ".join(error.format_message().split()).rstrip(".")
     for dry, plain in _PLAIN.items():
         told = told.replace(dry, plain)
-    where = context.command_path if context is not None else "pxrs"
-    say(f"pxrs: {told} (`{where} --help` has more)", error=True)
+    say(f"pxrs: {told} (`{path} --help` has more)", error=True)
 
 
 def _told(error: Exception) -> str:

@@ -12,8 +12,7 @@ from pxrs_ray.cli._removal import Yes, confirm
 from pxrs_ray.errors import UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.group.seek_plan import PartitionSeek, SeekPlan
-    from pxrs_ray.status.rendering import View
+    from pxrs_ray.group.seek_plan import PartitionSeek
 
 
 def place(text: str) -> int | str | datetime:
@@ -76,7 +75,7 @@ def command(
             print_json([_told(row) for row in plan.rows])
             return
         if not as_json:
-            console().print(plan_view(plan))
+            console().print(plan.view())
         if dry_run:
             return
         refused = f"no checkpoint of {group} was moved: say --yes"
@@ -94,20 +93,3 @@ def _told(row: PartitionSeek) -> dict[str, int]:
         "repeats": row.repeats,
         "skips": row.skips,
     }
-
-
-def plan_view(plan: SeekPlan) -> View:
-    """What a seek would do, in sum and for each partition."""
-    from pxrs_ray.status.rendering import Line, Table, Tone, View
-
-    rows = [
-        (f"P{row.partition}", row.checkpoint, row.offset, row.repeats or None, row.skips or None)
-        for row in plan.rows
-    ]
-    sum_up = f"{plan.repeats:,} messages come again, {plan.skips:,} are skipped"
-    return View(
-        [
-            Table(("partition", "next offset now", "then", "come again", "skipped"), rows),
-            Line(sum_up, Tone.WARN if plan.skips else Tone.PLAIN),
-        ]
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pxrs_ray.model import Message
 
 NEWEST = 10
+START = "start"
+_Place = str | datetime
 
 
 def pattern(text: str) -> re.Pattern[str]:
@@ -107,6 +109,7 @@ def command(
 
     if sum(each is not None for each in (newest, start, since)) > 1:
         raise UsageError("start at one place: --newest, --from or --since")
+    place = None if start is None else _place(start)
     found = running(topology)
     from pxrs_ray.actors.client.queue_reader import QueueReader
 
@@ -114,25 +117,47 @@ def command(
     if partition:
         peek.only({p: peek.positions.get(p, 0) for p in partition})
     if newest is None and start is None and since is None:
-        newest, start = (NEWEST, None) if key is None and grep is None else (None, "start")
+        newest, place = (NEWEST, None) if key is None and grep is None else (None, START)
     if newest is not None:
         peek.newest(newest)
     else:
-        _begin(peek, start, since)
+        _begin(peek, place, since)
     messages = matching(peek.messages(follow=follow), key, grep)
     for message in islice(messages, limit):
         say(json_line(message) if as_json else text_line(message), flush=follow)
 
 
-def _begin(peek: QueueReader, start: str | None, since: timedelta | None) -> None:
+def _place(text: str) -> _Place:
+    """Read where to start: 'start', an offset, or a time."""
+    if text == START or text.isdecimal():
+        return text
+    try:
+        return datetime.fromtimestamp(moment_ms(text) / 1_000).astimezone()
+    except typer.BadParameter:
+        raise typer.BadParameter(
+            f"start at start, an offset, or a time like 2026-05-01T12:00, not {text[:50]!r}"
+        ) from None
+
+
+def _begin(peek: QueueReader, place: _Place | None, since: timedelta | None) -> None:
     """Go to where reading starts; a time is where the first message not older than it is."""
-    if start == "start":
+    if place == START:
         peek.from_start()
-    elif start is not None and start.isdecimal():
-        peek.only(dict.fromkeys(peek.positions, int(start)))
+    elif isinstance(place, str):
+        _check_place(peek, int(place))
+        peek.only(dict.fromkeys(peek.positions, int(place)))
     else:
         ago_ms = round(since.total_seconds() * 1_000) if since is not None else 0
-        peek.from_time(wall_ms() - ago_ms if start is None else moment_ms(start))
+        at_ms = wall_ms() - ago_ms if place is None else round(place.timestamp() * 1_000)
+        peek.from_time(at_ms)
+
+
+def _check_place(peek: QueueReader, offset: int) -> None:
+    """Raise UsageError where no partition goes as far: nothing would ever be shown of it."""
+    found = {p: end for p, end in peek.ends().items() if p in peek.positions}
+    if all(offset > end.end_offset for end in found.values()):
+        told = ", ".join(f"P{p} at {end.end_offset}" for p, end in sorted(found.items())[:8])
+        raise UsageError(f"{peek.queue} does not go as far as {offset}; it ends here: {told}")
 
 
 def matching(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pxrs_ray.cli._options import AsJson, File
+from pxrs_ray.errors import UsageError
 
 if TYPE_CHECKING:
     from pxrs_ray.config import PxrsConfig
@@ -37,7 +38,7 @@ def command(
 
     config = PxrsConfig.from_toml(file)
     check_url(config.store_url)
-    connect(working_dir or folder_of_handlers(config))
+    connect(_there(working_dir) or folder_of_handlers(config))
     from pxrs_ray.actors.client.deployment import Deployment
 
     deployment = Deployment.of(file)
@@ -73,6 +74,13 @@ def command(
         does = "is starting" if deployment.late else "runs"
         told = f"{config.name} {does}; see it with: pxrs status -t {config.name}"
         out.print(told, markup=False)
+
+
+def _there(folder: str | None) -> str | None:
+    """The same. Raises UsageError where it is no folder of this machine, nor one elsewhere."""
+    if folder and "://" not in folder and not Path(folder).is_dir():
+        raise UsageError(f"--working-dir {folder}: there is no such folder")
+    return folder
 
 
 def folder_of_handlers(config: PxrsConfig) -> str | None:

@@ -32,7 +32,11 @@ class Difference:
 
     def __str__(self) -> str:
         before, after = without_secrets(self.before), without_secrets(self.after)
-        return f"{self.option}: {before!r} -> {after!r} ({told(self.changes)})"
+        text = told(self.changes)
+        if not self.allowed and isinstance(before, str) and after is None:
+            # It was left out, and what it was by itself then is another one now.
+            text += f": write {self.option.rpartition('.')[2]} = {before!r} to keep it"
+        return f"{self.option}: {before!r} -> {after!r} ({text})"
 
 
 def differences(before: Options, after: Options, path: str = "") -> Iterator[Difference]:

@@ -214,11 +214,12 @@ class PxrsConfig(QueueOptions, GroupOptions, ReplicationOptions):
                     queues.setdefault(
                         dead, with_values(queues[group.queue], **spread, **beside.NOTHING)
                     )
+            aside = f"{group.queue}{QUARANTINE_INFIX}{name}"
             if group.failure_policy == "quarantine" and group.quarantine_queue is None:
-                aside = f"{group.queue}{QUARANTINE_INFIX}{name}"
-                groups[name] = with_values(group, quarantine_queue=aside)
-                if group.queue in queues:
-                    queues.setdefault(aside, with_values(queues[group.queue], **beside.SET_ASIDE))
+                groups[name] = with_values(groups[name], quarantine_queue=aside)
+            if groups[name].quarantine_queue == aside and group.queue in queues:
+                # Also where the group has another policy by now: what is aside is kept.
+                queues.setdefault(aside, with_values(queues[group.queue], **beside.SET_ASIDE))
             worked = queues.get(group.queue)
             if worked is not None and worked.source is None and beside.keeps_gaps(group):
                 gaps = said(worked, **beside.gap_options(worked))

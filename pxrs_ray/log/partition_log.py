@@ -21,8 +21,8 @@ from pxrs_ray.data.frame import (
     check_body,
     check_decodes,
     frames_in,
-    pack_header,
     unpack_header,
+    whole_frame,
 )
 from pxrs_ray.data.log_limits import LogLimits, LossPolicy
 from pxrs_ray.data.protocol import Appended, Gap, Heard
@@ -92,7 +92,7 @@ class PartitionLog(RetainedLog):
             return Appended(self.partition, base, header.messages, repeated=True)
         self._make_room(header.frame_bytes, now_ms)
         header = header._replace(base_offset=self._end)
-        self._take(header, b"".join((pack_header(header), body)), now_ms)
+        self._take(header, whole_frame(header, body), now_ms)
         return Appended(self.partition, header.base_offset, header.messages)
 
     def _take(
@@ -234,7 +234,7 @@ class PartitionLog(RetainedLog):
                     continue
                 if header.base_offset != self._end:
                     return
-                self._take(header, b"".join((pack_header(header), body)), now_ms)
+                self._take(header, whole_frame(header, body), now_ms)
 
     def accept_loss(self) -> None:
         """Go on above the recorded gap."""

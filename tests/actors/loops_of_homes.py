@@ -31,6 +31,7 @@ async def _rounds(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     made: Any = object.__new__(home_controller.HomeController)
     made._supervisor, made.round = Supervisor("homes"), answers(fails)
     made._kept_on = False
+    made.rounds = SimpleNamespace(is_due=lambda: True)
     made.keep_on()
     return made._supervisor.close
 

@@ -97,8 +97,9 @@ def test_what_is_put_aside_before_and_after_a_change_is_all_put_aside(stage: Sta
         assert scene.who() == before
 
 
-def test_a_running_group_gets_a_quarantine(stage: Stage) -> None:
-    with scene_on(stage, attempts_max=1) as scene:
+@pytest.mark.parametrize("policy", ["stop", "dead_letter"])
+def test_a_running_group_gets_a_quarantine(stage: Stage, policy: str) -> None:
+    with scene_on(stage, attempts_max=1, failure_policy=policy) as scene:
         before = scene.who()
         scene.done()
         changed = {"processing": "by_key", "failure_policy": "quarantine"}
@@ -110,6 +111,16 @@ def test_a_running_group_gets_a_quarantine(stage: Stage) -> None:
         with pytest.raises(UsageError, match="quarantine_queue"):
             scene.apply()
         scene.done()
+        # Nothing is aside any more: it leaves, and keeps the place.
+        for key in keys:
+            scene.group.quarantine.skip(key.encode(), None)
+        kept = {"processing": "by_key", "quarantine_queue": "q.quarantine.g"}
+        scene.apply(groups={"g": {**kept, "failure_policy": "skip"}})
+        scene.done("bad", 2)
+        scene.done()
+        assert scene.who() == before
+        with pytest.raises(UsageError, match="only 'quarantine' puts messages aside"):
+            scene.group.quarantine.list()
 
 
 def test_what_needs_new_consumers_is_told_so_and_replaces_each(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pxrs_ray import Delivery, attach
+from pxrs_ray import Delivery, Topology, attach
 from pxrs_ray.config import ByKey, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, HandlerError, UsageError
 from tests.actors.conftest import Stage
@@ -111,3 +111,35 @@ def test_who_waits_hears_at_once_of_a_quarantine_and_of_a_halt(stage: Stage) -> 
         for payload in ("bad", "good"):
             with pytest.raises(HandlerError, match=r"group h is halted at P0 offset 0: .*cannot"):
                 replies.ask("k", payload, timeout_s=60)
+
+
+def test_who_knows_an_id_alone_hears_of_a_halt_too(stage: Stage) -> None:
+    queue = QueueConfig(partitions=4, replies=True)
+    topology = stage.deploy(queues={"q": queue})
+    group = topology.group("h", queue="q", failure_policy="stop", **QUICK).start(answer)
+    with topology.producer("q") as producer:  # whoever it is that sends
+        at = producer.send("k", "bad", id="id-bad").result(30)
+        for n in range(500):
+            producer.send("k", f"m{n}", id=f"id-{n}")
+        producer.flush()
+    told = rf"group h is halted at P{at.partition} offset 0: .*cannot"
+    with topology.replies("q") as replies, ThreadPoolExecutor(8) as threads:
+        began_s = time.monotonic()
+        waits = [threads.submit(replies.wait, f"id-{n}", 60) for n in ("bad", 0, 7, 499)]
+        for wait in waits:
+            with pytest.raises(HandlerError, match=told):
+                wait.result()
+        assert time.monotonic() - began_s < 40
+        other = next(f"o{n}" for n in range(99) if goes_elsewhere(topology, f"o{n}", at.partition))
+        assert replies.ask(other, "well", timeout_s=30).payload == b"WELL", "others go on"
+        with pytest.raises(DeadlineExceeded):  # nobody has sent it
+            replies.wait("id-500", 8)
+        # Somebody acts: who waits again has its reply.
+        group.seek(1, partitions=[at.partition])
+        assert replies.wait("id-499", 30).payload == b"M499"
+
+
+def goes_elsewhere(topology: Topology, key: str, partition: int) -> bool:
+    """Whether a key belongs to another partition."""
+    config = topology.config.resolved_queue("q")
+    return config.spread().partitioner().partition(key) != partition

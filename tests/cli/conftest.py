@@ -76,7 +76,7 @@ def _python(environment: Path) -> Path:
     return environment / "bin/python"
 
 
-def _install(folder: Path) -> Path:
+def install(folder: Path) -> Path:
     """Install the wheel of the present tree into a virtual environment of its own.
 
     What it needs is seen in ours, so nothing is fetched; ours has PXRS only as a hook in a file
@@ -84,7 +84,7 @@ def _install(folder: Path) -> Path:
     """
     source, environment = folder / "source", folder / "venv"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "pxrs_ray", "actors", "spark"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "pxrs_ray", "actors", "spark", "docs"):
         if (ROOT / name).is_dir():
             shutil.copytree(
                 ROOT / name,
@@ -111,7 +111,7 @@ def _install(folder: Path) -> Path:
 def cluster() -> Iterator[Cluster]:
     """The cluster, for the whole run. Its folder's name is short: sockets are in it."""
     folder = Path(tempfile.mkdtemp(prefix="pxrs-c-"))
-    environment = _install(folder)
+    environment = install(folder)
     # Where `ray get-auth-token --generate` puts it. No variable says that there is one.
     token = folder / "home/.ray/auth_token"
     token.parent.mkdir(parents=True)

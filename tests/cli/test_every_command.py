@@ -55,6 +55,60 @@ def test_programs_can_read_every_answer() -> None:
     assert for_people == {"dashboard", "top"}
 
 
+def test_whoever_is_asked_can_say_yes_before() -> None:
+    """What cannot be undone asks; what stops work, or begins what may not end well, too."""
+    asking = {c.name for c in COMMANDS if "yes" in c.parameters}
+    undone = {"dead-letters drop", "group delete", "quarantine skip", "queue delete", "queue purge"}
+    assert asking == undone | {"accept-loss", "down", "drain", "move", "seek"}
+    assert all({"--yes", "-y"} <= c.options for c in COMMANDS if c.name in asking)
+
+
+@pytest.mark.parametrize("flag", ["--quiet", "-q"])
+@soon
+def test_quiet_is_everywhere(
+    command: Command,
+    flag: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without a Ray: what fails is told in one line, and nothing else is said."""
+    if flag in command.options:
+        pytest.skip("a command's own")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
+    (tmp_path / "desk.toml").write_text(TOPOLOGY.format(options=""))
+    status = run([*command.line(), flag] if flag == "--quiet" else [flag, *command.line()])
+    shown = capsys.readouterr()
+    assert shown.out == "", shown.out
+    if command.name not in REPORTS:
+        assert bool(status) == bool(shown.err), shown.err
+
+
+# What can be asked about on the desk, and is there.
+REMOVES = {
+    "group delete billing --force": "group billing was not removed: say --yes",
+    "queue delete orders --force": "queue orders was not removed: say --yes",
+    "queue purge orders": "queue orders was not",
+    "seek billing start": "no checkpoint of billing was moved: say --yes",
+    "dead-letters drop billing --key k": "no letter was dropped: say --yes",
+    "quarantine skip billing k": "no message was given up: say --yes",
+    "down desk --delete": "topology desk was not removed: say --yes",
+}
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("line", REMOVES)
+def test_who_removes_asks_and_where_nobody_answers_nothing_is_removed(
+    line: str, pxrs: Console
+) -> None:
+    status, _, err = pxrs.run(*line.split())
+    assert status == 1 and REMOVES[line] in err, err
+    now = pxrs.told("status")
+    assert [q["queue"] for q in now["queues"]] == ["orders"]
+    assert [g["group"] for g in now["groups"]] == ["billing"]
+
+
 @soon
 def test_without_ray(
     command: Command,

@@ -6,26 +6,39 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
 import pxrs_ray
-from pxrs_ray.actors.client.group_dead_letters import GroupDeadLetters
-from pxrs_ray.actors.client.group_quarantine import GroupQuarantine
-from pxrs_ray.actors.client.replies import Replies
-from pxrs_ray.consumer.dead_letter import Letter
-from pxrs_ray.data.reply import Reply
-from pxrs_ray.group.seek_plan import PartitionSeek, SeekPlan
-from pxrs_ray.producer.receipt import BatchReceipt
-from pxrs_ray.sink import AsyncSinkCursor, SinkCursor
+from pxrs_ray.actors.client.group_dead_letters import DeadLetterList, GroupDeadLetters
+from pxrs_ray.actors.client.group_quarantine import GroupQuarantine, KeyAside, KeysAside
+from pxrs_ray.actors.client.plans import ShownPlan, ShownSeekPlan
+from pxrs_ray.config.diff import Difference
+from pxrs_ray.data.protocol import BufferStats, LogEnds
+from pxrs_ray.group.events import Move
+from pxrs_ray.group.ownership_events import PartitionChangeEvent
+from pxrs_ray.group.seek_plan import PartitionSeek
+from pxrs_ray.model import Change
+from pxrs_ray.processing.quarantine_state import Parked
+from pxrs_ray.producer.receipt import MessagePlace, Placed
+from pxrs_ray.sink import SinkTransaction
 from pxrs_ray.status.answers import (
+    CallUnderWay,
     ConsumerStatus,
-    GroupStatus,
+    GivenUp,
+    History,
     PartitionStatus,
+    QuarantineSize,
     QueueStatus,
-    TopologyStatus,
+    StoreStatus,
 )
-from pxrs_ray.status.problem import Problem
+from pxrs_ray.status.places import BufferStatus, SpreadStep
+from pxrs_ray.status.problem import Report, Severity
+from pxrs_ray.status.stalls import Stall
+from pxrs_ray.topology.move_plan import HomeMove, Leaving
+from pxrs_ray.topology.move_steps import Moved
+from pxrs_ray.topology.removal import Removal
 
 MADE = "<!-- Made by `python -m tests.docs.reference --rewrite`: change the docstrings instead. -->"
 
@@ -108,7 +121,16 @@ PAGES: dict[str, tuple[str, str, str, tuple[Any, ...]]] = {
         "Python: producing",
         "Producers are made by `Topology.producer`. From Spark: [spark](spark.md).",
         PRODUCING,
-        (pxrs_ray.Producer, pxrs_ray.Receipt, BatchReceipt, pxrs_ray.Message, Replies, Reply),
+        (
+            pxrs_ray.Producer,
+            pxrs_ray.Receipt,
+            MessagePlace,
+            pxrs_ray.BatchReceipt,
+            Placed,
+            pxrs_ray.Message,
+            pxrs_ray.Replies,
+            pxrs_ray.Reply,
+        ),
     ),
     "api_handlers.md": (
         "Python: handlers",
@@ -122,8 +144,9 @@ PAGES: dict[str, tuple[str, str, str, tuple[Any, ...]]] = {
             pxrs_ray.Delivery,
             pxrs_ray.DeliveredBatch,
             pxrs_ray.Context,
-            SinkCursor,
-            AsyncSinkCursor,
+            SinkTransaction,
+            pxrs_ray.SinkCursor,
+            pxrs_ray.AsyncSinkCursor,
             pxrs_ray.RetryAfter,
         ),
     ),
@@ -131,7 +154,7 @@ PAGES: dict[str, tuple[str, str, str, tuple[Any, ...]]] = {
         "Python: consuming in a program of your own",
         "Members of a group are made by `Group.consumer`. A `QueueReader` reads without being one.",
         CONSUMING,
-        (pxrs_ray.PullConsumer, pxrs_ray.QueueReader, pxrs_ray.Notifications),
+        (pxrs_ray.PullConsumer, pxrs_ray.QueueReader, LogEnds, pxrs_ray.Notifications),
     ),
     "api_operating.md": (
         "Python: operating",
@@ -144,20 +167,50 @@ PAGES: dict[str, tuple[str, str, str, tuple[Any, ...]]] = {
             pxrs_ray.Topology,
             pxrs_ray.Group,
             GroupDeadLetters,
-            Letter,
+            DeadLetterList,
+            pxrs_ray.Letter,
             GroupQuarantine,
-            SeekPlan,
+            KeysAside,
+            KeyAside,
+            Parked,
+            ShownSeekPlan,
             PartitionSeek,
-            TopologyStatus,
+            ShownPlan,
+            Move,
+            History,
+            Change,
+            pxrs_ray.TopologyStatus,
             QueueStatus,
-            GroupStatus,
+            BufferStatus,
+            SpreadStep,
+            StoreStatus,
+            pxrs_ray.GroupStatus,
+            QuarantineSize,
             PartitionStatus,
+            Stall,
             ConsumerStatus,
-            Problem,
+            CallUnderWay,
+            GivenUp,
+            pxrs_ray.Problem,
+            Severity,
+            Report,
+            BufferStats,
+            Removal,
+            Leaving,
+            HomeMove,
+            Moved,
+            Difference,
             pxrs_ray.partition_changes,
+            PartitionChangeEvent,
         ),
     ),
 }
+# What is answered, and read: of what it has beside its fields, only properties are told.
+READ_ONLY = (
+    *(BufferStats, BufferStatus, CallUnderWay, Change, Difference, GivenUp, HomeMove, KeyAside),
+    *(Leaving, LogEnds, Move, Moved, Parked, PartitionChangeEvent, QuarantineSize, Removal, Report),
+    *(Severity, ShownPlan, ShownSeekPlan, SpreadStep, Stall, StoreStatus),
+)
 # What a handle has for our own use.
 NOT_TOLD = frozenset(
     {"note_deployed", "keep_document", "document", "queue_spec", "producer_with", "begin_producer"}
@@ -190,8 +243,11 @@ def _class(kind: type) -> Iterator[str]:
     yield _text(kind)
     fields = _fields(kind)
     if fields:
-        yield from ("", "Fields: " + ", ".join(f"`{name}`" for name in fields) + ".")
+        told = "Values" if issubclass(kind, Enum) else "Fields"
+        yield from ("", f"{told}: " + ", ".join(f"`{name}`" for name in fields) + ".")
     members = [(name, made) for name, made in _members(kind) if name not in fields]
+    if kind in READ_ONLY:
+        members = [each for each in members if isinstance(each[1], property | cached_property)]
     if members:
         yield from ("", "| name | what it is |", "|---|---|")
     for name, made in members:
@@ -204,6 +260,8 @@ def _class(kind: type) -> Iterator[str]:
 
 def _fields(kind: type) -> list[str]:
     """What an object has beside its methods and properties."""
+    if issubclass(kind, Enum):
+        return [str(each.value) for each in kind]
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind) if field.repr and field.init]
     else:
@@ -213,6 +271,7 @@ def _fields(kind: type) -> list[str]:
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:
     """Its public methods and properties, as they stand in the class, with a docstring each."""
+    found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if (
             base.__module__.startswith("pxrs_ray")
@@ -222,7 +281,8 @@ def _members(kind: type) -> Iterator[tuple[str, Any]]:
                 called = getattr(made, "fget", None) or getattr(made, "__func__", made)
                 is_told = callable(called) or isinstance(made, cached_property)
                 if name[0] != "_" and name not in NOT_TOLD and is_told and made.__doc__:
-                    yield name, made
+                    found[name] = made  # what a class says itself, not what it has from another
+    yield from found.items()
 
 
 def _signature(called: Any) -> str:

@@ -161,6 +161,28 @@ def test_the_expressions_of_the_board_are_right(tmp_path: Path) -> None:
     promtool(path)
 
 
+def test_the_cluster_for_kubernetes_is_whole_and_says_what_its_page_says() -> None:
+    import yaml
+
+    from tests.docs.test_told_commands import wrong
+
+    cluster, job = yaml.safe_load_all((DOCS / "ops/kuberay.yml").read_text())
+    assert (cluster["kind"], job["kind"]) == ("RayCluster", "RayJob")
+    assert job["spec"]["clusterSelector"] == {"ray.io/cluster": cluster["metadata"]["name"]}
+    assert wrong(job["spec"]["entrypoint"].removeprefix("pxrs ")) == ""
+    workers = [group["template"]["spec"] for group in cluster["spec"]["workerGroupSpecs"]]
+    every = [cluster["spec"]["headGroupSpec"]["template"]["spec"], *workers]
+    images = {container["image"] for spec in every for container in spec["containers"]}
+    assert len(images) == 1, "the same everywhere"
+    text = (DOCS / "kubernetes.md").read_text()
+    for spec in workers:
+        mounted = {m["name"]: m["mountPath"] for c in spec["containers"] for m in c["volumeMounts"]}
+        assert {volume["name"] for volume in spec["volumes"]} == mounted.keys()
+        assert f'data_dir = "{mounted["logs"]}"' in text
+    assert "logs" not in [v["name"] for v in every[0].get("volumes", [])], "the head keeps none"
+    assert Path(job["spec"]["entrypoint"].split()[-1]).parent.as_posix() in text
+
+
 def test_board_and_alerts_name_only_metrics_that_there_are() -> None:
     told = "\n".join([*expressions(), (DOCS / "ops/alerts.yml").read_text()])
     used = set(re.findall(r"ray_pxrs_(\w+?)(?:_total|_bucket)?\b", told))

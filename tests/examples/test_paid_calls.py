@@ -119,8 +119,15 @@ def test_who_asks_waits_for_the_answer(pipeline: Topology, tmp_path: Path) -> No
     run_with_a_kill(pipeline, tmp_path)
     check_what_was_paid(tmp_path)
     ask(pipeline, {"late": "one more"})
-    assert answer_to(str(tmp_path / "answers.db"), "late", WAIT_S) == "ONE MORE"
-    assert answer_to(str(tmp_path / "answers.db"), "id-7", 1) == "PROMPT 7"
+    assert answer_to(pipeline, "late", WAIT_S) == "ONE MORE"
+    found = [answer_to(pipeline, f"id-{n}", WAIT_S) for n in range(0, PROMPTS, 7)]
+    assert found == [f"PROMPT {n}" for n in range(0, PROMPTS, 7)], "of those that were hit, too"
+
+    @ray.remote(num_cpus=0)  # type: ignore[untyped-decorator]
+    def elsewhere() -> str:
+        return answer_to(pipeline, "id-3", WAIT_S)
+
+    assert ray.get(elsewhere.remote(), timeout=WAIT_S) == "PROMPT 3"
 
 
 @pytest.mark.parametrize("name", ["rate_limit", "retry_after", "results"])

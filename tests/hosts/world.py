@@ -131,11 +131,14 @@ class World:
     def _given(self) -> dict[str, Any]:
         return {"data": str(self.hosts.data), "partitions": self.partitions, **self.options}
 
-    def start(self, consumers: int | None = None, work_s: float = 0.0) -> None:
-        """Start consumers, one a host when there are as many."""
+    def start(
+        self, consumers: int | None = None, work_s: float = 0.0, *, holding: bool = False
+    ) -> None:
+        """Start consumers, one a host when there are as many; `holding`: as `inside.holding`."""
         consumers = len(self.hosts) if consumers is None else consumers
         spread = {"num_cpus": 2, "scheduling_strategy": "SPREAD"}
         given = {"notes": str(self.notes), "consumers": consumers, "work_s": work_s}
+        given["holding"] = holding
         self.desk("start", 90, name=self.name, **given, **spread)
 
     def start_at(self, kind: str, host: str) -> None:

@@ -1,21 +1,27 @@
-"""A world of one partition's gap log: `KeyLanes` and its `GapMap` as they ship.
+"""A world of one partition's gap log: `KeyLanes`, its `GapMap` and `NumberedAppends` as they ship.
 
 Rules of this file. Owners follow one another, some after a crash between any two steps, and some
 that do not know yet that another one has the partition: each begins with the row and reads the log
 that it names. The log refuses an owner once a later one has written; it is away now and then, its
-answer is lost, and now and then it has lost its oldest records. A seek sets the row back, and all
-is to be done again. What handlers did is all that is judged: `run(seed)` answers what was broken.
+answer is lost, its disk is full for a while, and now and then it has lost its oldest records. It
+has replicas, too: another one leads now and then, and what was not acknowledged may be gone, also
+what it knew of who wrote. A seek sets the row back, and all is to be done again. No clock is in it.
+What handlers did is all that is judged, and that no owner keeps more than two records waiting:
+`run(seed)` answers what was broken.
 """
 
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from pxrs_ray.errors import BufferAway, DeadlineExceeded, DiskFull, Fenced, PxrsError
 from pxrs_ray.model import Epoch, Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges, named_in
 from pxrs_ray.processing.gap_map import GapRecord
 from pxrs_ray.processing.key_ordered import KeyLanes
+from pxrs_ray.processing.numbered_appends import NumberedAppends
 from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
 from pxrs_ray.processing.scheduler import Item
 from tests.settings import lane_rules
@@ -29,6 +35,10 @@ LIVES = 7
 AT_ONCE = 64
 STEPS_MAX = 3_000
 LOST, UNHEARD = 0.1, 0.15
+# How often another replica leads, and a disk is full, in a step; and for how many steps it is.
+LEADS_ELSEWHERE, FILLS, FULL_STEPS = 0.02, 0.02, 40
+# The one that the log may have, and the newest.
+WAITING_MAX = 2
 
 
 @dataclass
@@ -39,17 +49,33 @@ class Log:
     start: Offset = 0
     epoch: Epoch = -1
     taken: dict[tuple[Epoch, int], Offset] = field(default_factory=dict)
+    # What is before it was acknowledged, and is on every replica in sync.
+    safe: Offset = 0
+    epoch_of_safe: Epoch = -1
+    is_full: bool = False
 
-    def take(self, epoch: Epoch, number: int, texts: tuple[bytes, ...]) -> Offset | None:
-        """Where it is; None: an owner whose time is over is refused."""
+    def take(self, epoch: Epoch, number: int, texts: tuple[bytes, ...]) -> Offset:
+        """Where it is now. Raises what the real one refuses with."""
         if (epoch, number) in self.taken:
             return self.taken[epoch, number]
         if epoch < self.epoch:
-            return None
+            raise Fenced("a later owner has written")
+        if self.is_full:
+            raise DiskFull("no room")
         self.epoch = epoch
         self.taken[epoch, number] = base = len(self.records)
         self.records += texts
         return base
+
+    def acknowledge(self) -> None:
+        """All that is there is on every replica in sync, and is told."""
+        self.safe, self.epoch_of_safe = len(self.records), self.epoch
+
+    def lead_elsewhere(self) -> None:
+        """Another replica leads, which has nothing of what was not acknowledged."""
+        del self.records[self.safe :]
+        self.taken = {of: base for of, base in self.taken.items() if base < self.safe}
+        self.epoch = self.epoch_of_safe
 
 
 class GapWorld:
@@ -67,6 +93,8 @@ class GapWorld:
         self.gaps_most = 0
         self.restored = 0
         self.loses = self.dice.random() < 0.3
+        self.full_until = 0
+        self.leads = self.full = self.waiting_most = 0
 
     def commit(self, epoch: Epoch, progress: Progress) -> bool:
         """Into the row, which refuses an owner whose time is over."""
@@ -80,6 +108,17 @@ class GapWorld:
         if offset in self.done and offset not in self.may_repeat:
             self.broken.append(f"{offset} was done twice")
         self.done.add(offset)
+
+    def pass_step(self, *, calm: bool) -> None:
+        """Time passes for the log."""
+        self.now_ms += 1
+        if self.dice.random() < LEADS_ELSEWHERE:
+            self.leads += 1
+            self.log.lead_elsewhere()
+        if not calm and self.dice.random() < FILLS:
+            self.full += 1
+            self.full_until = self.now_ms + FULL_STEPS
+        self.log.is_full = self.now_ms < self.full_until
 
     def seek(self, to: Offset) -> None:
         """From there on all is to be done again."""
@@ -103,6 +142,8 @@ class GapWorld:
             before = owner if self.dice.random() < 0.5 else None
         if self.row.checkpoint != MESSAGES or len(self.done) != MESSAGES:
             self.broken.append(f"lost {sorted(set(range(MESSAGES)) - self.done)}")
+        if self.waiting_most > WAITING_MAX:
+            self.broken.append(f"{self.waiting_most} records waited for the log")
 
     def lose(self) -> None:
         """The log has dropped, or damaged, some of what it had: that may come again."""
@@ -124,8 +165,9 @@ class _Owner:
         self.epoch = world.epoch
         self._lanes = KeyLanes(world.row, LANES)
         self._next = world.row.checkpoint
-        self._number = 0
-        self._sent: GapRecord | None = None
+        self._appends: NumberedAppends[tuple[bytes, ...]] = NumberedAppends()
+        # It is carried to the log by a thread of its own.
+        self._record: GapRecord | None = None
         self._uncommitted: set[Offset] = set()
         self._told = self._known_done()
 
@@ -149,7 +191,7 @@ class _Owner:
             self._lanes.restore_gaps([*texts, *(late if self._dice.random() < 0.5 else ())])
         steps = STEPS_MAX if self._is_last else self._dice.randrange(250)
         for _ in range(steps):
-            world.now_ms += 1
+            world.pass_step(calm=self._is_last)
             if before is not None and self._dice.random() < 0.2:
                 before.go_on_unaware()
             self._step(drains=self._is_last)
@@ -161,10 +203,7 @@ class _Owner:
 
     def go_on_unaware(self) -> None:
         """It has not heard that its time is over: what it does counts for nothing."""
-        record = self._sent or self._lanes.gap_record(self.epoch)
-        if record is not None:
-            self._sent = record
-            self._send(record)
+        self._write()
         assert not self._world.commit(self.epoch, self._lanes.progress())
 
     def _commit(self) -> None:
@@ -202,21 +241,28 @@ class _Owner:
         world.gaps_most = max(world.gaps_most, len(done))
 
     def _write(self) -> None:
-        if self._sent is None:
-            self._sent = self._lanes.gap_record(self.epoch)
-        if self._sent is not None and self._dice.random() < 0.7:
-            self._send(self._sent)
+        """As `GapKeeper` does it: one record at a time, and what comes of it a while later."""
+        if self._record is None:
+            self._record = self._lanes.gap_record(self.epoch)
+        elif self._dice.random() < 0.7:
+            record, self._record = self._record, None
+            base = None
+            self._appends.replace(record.texts)
+            with suppress(PxrsError):
+                base = self._appends.send(self._send)
+            self._world.waiting_most = max(self._world.waiting_most, len(self._appends))
+            self._lanes.gaps_kept(record, base)
 
-    def _send(self, record: GapRecord) -> None:
-        """To a buffer that is away now and then, or whose answer is lost: then it is sent again."""
+    def _send(self, texts: tuple[bytes, ...], number: int) -> Offset:
+        """To a buffer that is away now and then, or whose answer is lost."""
         luck = self._dice.random()
         if luck < LOST:
-            return
-        base = self._world.log.take(self.epoch, self._number, record.texts)
+            raise BufferAway("it is away")
+        base = self._world.log.take(self.epoch, number, texts)
         if luck < LOST + UNHEARD:
-            return
-        self._sent, self._number = None, self._number + 1
-        self._lanes.gaps_kept(record, base)
+            raise DeadlineExceeded("no answer")
+        self._world.log.acknowledge()
+        return base
 
 
 def run(seed: int) -> tuple[list[str], GapWorld]:

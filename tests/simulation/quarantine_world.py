@@ -111,8 +111,7 @@ class _Owner:
             self._lanes.park(key)
 
     def _refresh(self) -> None:
-        while (messages := self._appends.next()) is not None:
-            self._send(messages)
+        self._appends.send(self._send)
         if not self._is_last and self._dice.random() < LOST:
             raise BufferAway("nothing can be read")
         for record in self._world.log[self._state.next_position :]:
@@ -130,15 +129,13 @@ class _Owner:
         self._appends.add(messages)
         self._refresh()
 
-    def _send(self, messages: tuple[Message, ...]) -> None:
+    def _send(self, messages: tuple[Message, ...], number: int) -> None:
         """To a buffer that is away now and then, or whose answer is lost."""
         luck = 1.0 if self._is_last else self._dice.random()
         if luck >= LOST:
-            self._world.take(self._life, self._appends.sequence, messages)
+            self._world.take(self._life, number, messages)
         if luck < LOST + UNHEARD:
-            self._appends.failed(passes=True)
             raise BufferAway("no answer")
-        self._appends.kept()
         self._unnoted.clear()
 
     def _note(self, note: Note) -> None:

@@ -17,3 +17,4 @@ def test_these_worlds_have_more_gaps_than_a_row_holds_and_read_them_back() -> No
     worlds = [run(seed)[1] for seed in range(8)]
     assert max(world.gaps_most for world in worlds) > 80
     assert sum(world.restored for world in worlds) > 50
+    assert sum(world.leads for world in worlds) > 20 and sum(world.full for world in worlds) > 20

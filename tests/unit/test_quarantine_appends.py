@@ -96,6 +96,6 @@ def test_who_looks_hears_of_a_key_that_flows_though_its_log_was_dropped_meanwhil
     kept.start = len(kept.taken)
     assert not log.refresh().keys
     assert log.state.next_position == 4
-    log._appends.sequence = len(kept.taken)  # of another producer in a log of its own count
+    log._appends._sequence = len(kept.taken)  # of another producer in a log of its own count
     log.append([Message(3, -1, b"k", b"m", 1, headers_of(QuarantineRecord.PARKED, offset=9))])
     assert [entry.offset for entry in log.state.keys[b"k"].entries.values()] == [9]

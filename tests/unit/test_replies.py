@@ -9,7 +9,7 @@ from pxrs_ray.data.reply import RepliesRead, Reply, error_header
 from pxrs_ray.errors import ConfigError, HandlerError, UsageError
 from pxrs_ray.model import Message
 from pxrs_ray.status.answers import GroupStatus, PartitionStatus
-from pxrs_ray.status.halts import halt_before
+from pxrs_ray.status.halts import HaltedMessages, halt_before, halted_from
 from pxrs_ray.testing import TestTopology
 
 
@@ -101,3 +101,45 @@ def test_who_waits_hears_of_a_halt_before_the_message_and_of_no_other() -> None:
     assert halt_before([stuck, well], "q", 0, 7) is None, "another group may reply"
     whole = halted("g", "q", "its registry contradicts itself")
     assert "contradicts" in str(halt_before([whole], "q", 3, None))
+
+
+def named(at: int, *names: str | None) -> list[Message]:
+    """Messages from there on, with these ids."""
+    return [Message(0, at + n, b"k", b"m", 5, (), name) for n, name in enumerate(names)]
+
+
+def test_where_all_groups_of_a_queue_are_halted_is_from_where_the_last_of_them_is() -> None:
+    first = halted("g", "q", "", partition(0, 5, "no"), partition(1, 5, "no"), partition(2, 5))
+    second = halted("h", "q", "", partition(0, 9, "no"), partition(1, 5), partition(2, 1, "no"))
+    whole = halted("i", "q", "its registry contradicts itself", partition(0, 7), partition(1, 3))
+    assert halted_from([first], "q") == {0: 5, 1: 5}
+    assert halted_from([first, second], "q") == {0: 9}, "one of them comes to the others"
+    assert halted_from([first, whole], "q") == {0: 7, 1: 5}
+    assert halted_from([first, whole], "r") == {}
+
+
+def test_what_stands_behind_a_halt_is_found_by_its_id_and_read_once() -> None:
+    behind = HaltedMessages()
+    behind.look({0: 5, 3: 0})
+    assert behind.next() == (0, 5)
+    behind.take(0, named(5, "a", None, "b"), 8)
+    assert behind.read_after(0, 5) == (0, 8)
+    assert behind.read_after(0, 8) == (3, 0), "nothing more is there, or it cannot be read"
+    assert behind.read_after(3, 0) is None
+    assert (behind.place_of("a"), behind.place_of("b")) == ((0, 5), (0, 7))
+    assert behind.place_of("c") is None
+    behind.look({0: 5})
+    assert behind.next() == (0, 8), "it goes on where it was"
+    behind.take(3, named(0, "c"), 1)
+    assert behind.place_of("c") is None, "it is halted no more"
+    behind.look({0: 7})
+    assert behind.next() == (0, 7) and behind.place_of("b") is None, "somebody has acted"
+    behind.look({})
+    assert behind.next() is None and behind.read_after(0, 7) is None
+
+
+def test_what_is_remembered_of_a_halt_is_bounded() -> None:
+    behind = HaltedMessages(2)
+    behind.look({0: 0, 1: 0})
+    behind.take(0, named(0, "a", "b"), 2)
+    assert behind.read_after(0, 0) is None and behind.place_of("b") == (0, 1)

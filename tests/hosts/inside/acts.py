@@ -16,6 +16,7 @@ from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.topology.disk_survey import SurveyedNode
 from tests.hosts.inside import pace
+from tests.hosts.inside.holding import Holding
 from tests.hosts.inside.witness import Witness
 
 
@@ -71,9 +72,12 @@ def _config(
     )
 
 
-def start(name: str, notes: str, consumers: int, work_s: float, **options: Any) -> None:
+def start(
+    name: str, notes: str, consumers: int, work_s: float, *, holding: bool, **options: Any
+) -> None:
     """Start the group with witnesses as handlers; `options` are Ray's for the consumers."""
-    Topology(name).group("g").start(Witness(notes, work_s), consumers=consumers, **options)
+    handler = (Holding if holding else Witness)(notes, work_s)
+    Topology(name).group("g").start(handler, consumers=consumers, **options)
 
 
 def start_pace(name: str, kind: str, notes: str, host: str) -> None:

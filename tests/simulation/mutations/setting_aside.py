@@ -21,8 +21,8 @@ SETTING_ASIDE = (
         (
             Change(
                 "processing/numbered_appends.py",
-                "        if not passes:\n",
-                "        if True:\n",
+                "                if not passes(error):\n",
+                "                if True:\n",
             ),
         ),
         tests=("tests/simulation/test_quarantine.py",),
@@ -32,10 +32,32 @@ SETTING_ASIDE = (
         (
             Change(
                 "processing/numbered_appends.py",
-                "        if not passes:\n",
-                "        if False:\n",
+                "                if not passes(error):\n",
+                "                if False:\n",
             ),
         ),
         tests=("tests/unit/test_quarantine_appends.py",),
+    ),
+    Mutation(
+        "records of gaps that a full disk refuses do not gather",
+        (
+            Change(
+                "processing/numbered_appends.py",
+                "        while len(self._waiting) > self._was_sent:\n",
+                "        while False:\n",
+            ),
+        ),
+        tests=("tests/simulation/test_gaps.py",),
+    ),
+    Mutation(
+        "what the log may have is not replaced",
+        (
+            Change(
+                "processing/numbered_appends.py",
+                "        while len(self._waiting) > self._was_sent:\n",
+                "        while self._waiting:\n",
+            ),
+        ),
+        tests=("tests/simulation/test_gaps.py",),
     ),
 )
