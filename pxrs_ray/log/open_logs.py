@@ -51,6 +51,10 @@ class OpenLogs:
         """Every log that could be opened."""
         return list(self._logs.values())
 
+    def is_damaged(self, place: QueuePartition) -> None:
+        """What was sealed of a log is not what was written. Whoever has it on this disk alone has
+        no other to go on with: it is told, and that is all."""
+
     def log(self, queue: str, partition: PartitionId) -> PartitionLog:
         """The log of one partition, once `open` has said in this life how far it should reach.
 

@@ -33,6 +33,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.files import Files
 from pxrs_ray.log.log_opening import LOSS_MARGIN, NEW, POWER, RESERVE_OFFSETS, note_gap, open_parts
 from pxrs_ray.log.retained import RetainedLog
+from pxrs_ray.log.segment import Segment
 from pxrs_ray.log.synced_mark import write_note
 from pxrs_ray.model import Offset, PartitionId
 
@@ -220,6 +221,10 @@ class PartitionLog(RetainedLog):
         """The end of the gap that an earlier try wrote down, if it reaches far enough."""
         known: list[Gap] = [gap for gap in self._manifest.gaps if gap.first == self._end]
         return known[-1].end if known and known[-1].end > expected_end else None
+
+    def sealed(self) -> list[Segment]:
+        """The segments that change no more, but may go: the oldest first."""
+        return self._disk.segments[:-1] if self._disk is not None and not self._closed else []
 
     def unsynced(self) -> list[Any]:
         """Runs of frames that are in memory and may not be on disk: see `restore`."""

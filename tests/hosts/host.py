@@ -263,6 +263,7 @@ class Host:
             *(RAY, "start", *where, f"--node-ip-address={self.address}", f"--num-cpus={cpus}"),
             *(f"--object-store-memory={OBJECT_STORE_BYTES}", "--include-log-monitor=false"),
             *("--disable-usage-stats", f"--resources={json.dumps({self.name: 1000})}"),
+            f"--labels=zone={'odd' if self.index % 2 else 'even'}",
         ]
         given = {**NO_WORKERS_AHEAD, **AGENTS_LOOK_SELDOM, **(environment or {})}
         return self.start(command, environment=given, stdout=output, stderr=subprocess.STDOUT)
