@@ -1,8 +1,9 @@
 """What a Ray of the tests does without: it takes of the two cores that all tests share.
 
 No test reads the logs of workers through Ray, whose monitor looks at each file of each of hundreds
-of workers all the time; and workers that were begun ahead of need are killed with their node. What
-a process of Ray loads before its first statement is loaded once for all of a node: see `warm_ray`.
+of workers all the time, nor asks the agents, who look at each process as often. Workers that were
+begun ahead of need are killed with their node. What a process of Ray loads before its first
+statement is loaded once for all of a node: see `warm_ray`.
 The tests of the command line, where all is installed and begun as users do it, do without nothing.
 """
 
@@ -15,6 +16,8 @@ NO_WORKERS_AHEAD = {
     "RAY_prestart_worker_first_driver": "0",
     "RAY_enable_worker_prestart": "0",
 }
+# No test asks the agent of a node how each of its processes does.
+AGENTS_LOOK_SELDOM = {"REPORTER_UPDATE_INTERVAL_MS": "600000"}
 # Of a node that is added to a `ray.cluster_utils.Cluster`.
 NODE = {"include_log_monitor": False}
 
@@ -40,6 +43,11 @@ def begin_processes_by_forks() -> None:
 def begin_no_workers_ahead() -> None:
     """For every node that this process and its children start from now on."""
     os.environ.update(NO_WORKERS_AHEAD)
+
+
+def let_agents_look_seldom() -> None:
+    """For every node that this process and its children start from now on."""
+    os.environ.update(AGENTS_LOOK_SELDOM)
 
 
 def end_log_monitor() -> None:

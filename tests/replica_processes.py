@@ -104,7 +104,7 @@ class Group:
         self.homing = SimpleNamespace(
             homes=Homes().with_queue(QUEUE, QUEUE_ID), nodes=self.nodes(), keep=self._keep_homes
         )
-        self.homing.looked = self._looked
+        self.homing.looked, self.homing.led = self._looked, self._led
         self.grants = SimpleNamespace(generation=1)
         self.pool = SimpleNamespace(
             grants=self.grants,
@@ -131,6 +131,9 @@ class Group:
 
     async def _keep_homes(self, change: Callable[[Homes], Homes]) -> None:
         self.homing.homes = change(self.homing.homes)
+
+    async def _led(self, slot: int, home: Home) -> None:
+        self.homing.homes = self.homing.homes.with_slot(slot, home)
 
     async def _put(self, _: str, text: str) -> None:
         await asyncio.sleep(0)

@@ -1,11 +1,11 @@
 """`python -m tests.stages [stage ...]`: every gate, the fast ones first, one closing line for all.
 
-Each stage is a process of its own, so that one that leaks or hangs spoils no other. Three run side
-by side: one that computes, and two that mostly wait for a real Ray, each of which leaves half of a
-core idle. Who finds its lane empty takes over from the other's end. Each stage's output is printed
-whole when it ends. What fails there is tried once more when nothing else runs. All stages run even
-when one fails; together they have a deadline, at which the running ones are ended and told as
-failed. A stage without tests passes. The last lines name every test that failed.
+Each stage is a process of its own, so that one that leaks or hangs spoils no other. Four run side
+by side: one that computes, and three that mostly wait for a real Ray, each of which leaves more
+than half of a core idle. Who finds its lane empty takes over from the other's end. Each stage's
+output is printed whole when it ends. What fails there is tried once more when nothing else runs.
+All stages run even when one fails; together they have a deadline, at which the running ones are
+ended and told as failed. A stage without tests passes. The last lines name every test that failed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WIDTH = 100
 COMPUTING, WAITING = "computing", "waiting"
 NICE = {COMPUTING: 5, WAITING: 0}
 # Who runs side by side, by the lane where each begins.
-RUNNERS = (COMPUTING, WAITING, WAITING)
+RUNNERS = (COMPUTING, WAITING, WAITING, WAITING)
 # Where this is set, Python keeps nothing of what it has compiled.
 COMPILES_EACH_TIME = "PYTHONDONTWRITEBYTECODE"
 # Where Python keeps it otherwise.

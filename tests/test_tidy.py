@@ -359,7 +359,10 @@ BEGINS_HERE = {
     ),
     "actors/coordinator/store_thread.py": (1, "the store's calls, each awaited by off_loop"),
     "actors/buffer/log_reader.py": (1, "reads, each awaited by off_loop"),
-    "actors/buffer/log_writer.py": (4, "jobs and syncs on threads of their own, each awaited"),
+    "actors/buffer/log_writer.py": (
+        5,
+        "jobs, syncs and openings on threads of their own, each awaited",
+    ),
     "pxrs_ray/supervision/supervisor.py": (4, "the supervisor"),
 }
 

@@ -87,9 +87,13 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
         super()._begin()
         little, much = (partial(self._fetched_up_to, most) for most in REPLIES_BYTES_MAX)
         methods: Methods = {"append": self._appended, "fetch": little, "fetch_much": much}
-        self._line = SocketServer(methods, node_address, self._counts)
+        self._line = SocketServer({**methods, **self._heard_by_line()}, node_address, self._counts)
         self._heir = CoordinatorRecovery(self._topology, self._index, self._lease_s)
         tell_started(self._topology, self._index)
+
+    def _heard_by_line(self) -> Methods:
+        """What else may be called past Ray."""
+        return {}
 
     async def ping(self, grant: BufferGrant | None = None) -> BufferInfo:
         """See `ServingState.ping`."""

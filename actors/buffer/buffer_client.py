@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from pxrs_ray.log.identity import Identity
     from pxrs_ray.log.log_copy import Bytes, FileState, Piece
     from pxrs_ray.log.producer_fence import ProducerLife
+    from pxrs_ray.replication.placement import LeaderEpoch
+    from pxrs_ray.replication.replica_calls import GroupKnown, LeadFound
 
 T = TypeVar("T")
 
@@ -327,6 +329,18 @@ class BufferClient:
     def forget(self, queues: Sequence[str]) -> BufferReply[None]:
         """See `Buffer.forget`."""
         return self._through_ray("forget", self.handle.forget, queues)
+
+    def take_lead(
+        self, claim: Identity, adopt: bool, groups: Sequence[tuple[str, str]]
+    ) -> BufferReply[LeadFound]:
+        """See `ReplicaBuffer.take_lead`."""
+        return self._through_ray("take_lead", self.handle.take_lead, claim, adopt, groups)
+
+    def serve(
+        self, grant: BufferGrant, epoch: LeaderEpoch, groups: Sequence[GroupKnown]
+    ) -> BufferReply[BufferInfo]:
+        """See `ReplicaBuffer.serve`."""
+        return self._through_ray("serve", self.handle.serve, grant, epoch, groups)
 
     # ---- the life of the buffer
 

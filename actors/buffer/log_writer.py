@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from pxrs_ray.errors import LogError
+from pxrs_ray.log.open_logs import one_by_one
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.write_turns import (
     UNKNOWN_BYTES,
@@ -31,17 +32,20 @@ from pxrs_ray.supervision.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 SYNC_THREADS = 8
+# Below, threads cost more than what they save.
+MANY_LOGS = 32
 
 
 class LogWriter:
     """See the rules at the head of this file. For one event loop."""
 
-    def __init__(self, changed: Callable[[PartitionLog], None]) -> None:
-        """`changed` gets, on the event loop, each log that may have something new to read."""
+    def __init__(self, changed: Callable[[PartitionLog], None], *, apart: bool = True) -> None:
+        """`changed` gets, on the event loop, each log that may have something new to read. `apart`
+        says that jobs of different logs have nothing in common: see `WriteTurns`."""
         self.syncs = 0
         self.sync_ms_max = 0.0
         self._changed = changed
-        self._turns = WriteTurns()
+        self._turns = WriteTurns(apart=apart)
         self._waiting: dict[WriteJob, asyncio.Future[None]] = {}
         self._given = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
@@ -178,6 +182,18 @@ class LogWriter:
         await self._supervisor.close()
         self._thread.shutdown()
         self._sync_threads.shutdown()
+
+
+def in_threads(work: Callable[[Any], None], values: Iterable[Any]) -> None:
+    """Open or close many logs: each of them waits for the disk several times, and disks sync many
+    files at once as fast as one."""
+    every = list(values)
+    if len(every) < MANY_LOGS:
+        one_by_one(work, every)
+        return
+    with ThreadPoolExecutor(SYNC_THREADS, "pxrs-open") as pool:
+        for _ in pool.map(work, every):
+            pass
 
 
 def _answer(done: asyncio.Future[None], error: Exception | None) -> None:

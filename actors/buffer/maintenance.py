@@ -1,5 +1,6 @@
 """`Maintenance`: a buffer's background loops, which carry what `Upkeep` says: they reopen failed
-logs, and drop what retention allows. Every job runs on the writer's thread."""
+logs, drop what retention allows, and read again what is sealed. Every job runs on the writer's
+thread; what is only read, beside it."""
 
 from __future__ import annotations
 
@@ -12,12 +13,16 @@ from typing import TypeVar
 
 from pxrs_ray.actors.buffer.log_writer import LogWriter
 from pxrs_ray.clock import monotonic_ms, wall_ms
+from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.log.held_calls import Waiting, wake
 from pxrs_ray.log.log_manager import LogManager
+from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.read_fence import ReadFence
+from pxrs_ray.log.scrub import Scrub
 from pxrs_ray.log.upkeep import MEND_EVERY_MS, RETAIN_EVERY_MS, StartTries, Upkeep
+from pxrs_ray.model import QueuePartition
 from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.supervision.supervisor import Supervisor
+from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -33,6 +38,8 @@ class Maintenance:
         self, manager: LogManager, fence: ReadFence, writer: LogWriter, waiting: Waiting
     ) -> None:
         self._upkeep = Upkeep(manager, fence)
+        self._manager = manager
+        self._scrub = Scrub(manager.files)
         self._writer = writer
         self._waiting = waiting
         self._supervisor = Supervisor("buffer")
@@ -44,6 +51,7 @@ class Maintenance:
             self._began = True
             self._supervisor.keep("mending", self._mend_for_ever)
             self._supervisor.keep("retention", self._retain_for_ever)
+            self._supervisor.keep("scrubbing", self._scrub_for_ever)
 
     async def close(self) -> None:
         """End for good."""
@@ -70,6 +78,22 @@ class Maintenance:
                     self._supervisor.note(f"retention of {log.queue}/{log.partition}", error)
                 else:
                     self._supervisor.over(f"retention of {log.queue}/{log.partition}")
+
+    async def _scrub_for_ever(self) -> None:
+        scrub = self._scrub
+        while True:
+            await asyncio.sleep(scrub.rest_s)
+            found = await off_loop(scrub.step, self._logs())
+            if found is not None:
+                is_so = await self._writer.do(lambda: scrub.is_so(found, self._logs()), ())  # noqa: B023
+                if is_so:
+                    queue, partition = found.place
+                    error = LogCorrupted(found.reason)
+                    self._supervisor.note(f"the log of {queue}/{partition}", error, for_good=True)
+                    self._manager.is_damaged(found.place)
+
+    def _logs(self) -> dict[QueuePartition, PartitionLog]:
+        return {(log.queue, log.partition): log for log in self._manager.all_logs()}
 
 
 def _mend(upkeep: Upkeep, place: tuple[str, int]) -> bool:

@@ -15,7 +15,9 @@ from typing import Any
 
 from pxrs_ray.actors.buffer.buffer_actor import LEASE_S, Buffer
 from pxrs_ray.actors.buffer.lease_gate import BufferLeaseGate
+from pxrs_ray.actors.buffer.log_writer import in_threads
 from pxrs_ray.actors.buffer.replica_host import ReplicaHost, end_process
+from pxrs_ray.actors.buffer.socket_server import Methods
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.log_limits import LossPolicy
 from pxrs_ray.data.protocol import (
@@ -30,13 +32,20 @@ from pxrs_ray.errors import NotLeading, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.buffer_calls import AppendCall
 from pxrs_ray.log.disk_life import DiskLife
+from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.log.replica_logs import ReplicaLogs
 from pxrs_ray.model import Generation, Message, Offset, PartitionId
 from pxrs_ray.replication.peer_messages import Follower
 from pxrs_ray.replication.placement import LeaderEpoch
-from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
+from pxrs_ray.replication.replica_calls import (
+    GroupKnown,
+    LeadFound,
+    ReplicaAnswer,
+    ReplicaRules,
+    ReplicaTold,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +64,9 @@ class ReplicaGate(BufferLeaseGate):
 class ReplicaBuffer(Buffer):
     """See the rules at the head of this file. The logs of the slot are in `folder`, on the disk
     `disk_id`."""
+
+    # What is done to any log goes through the one machine of the replica.
+    logs_apart = False
 
     def __init__(
         self,
@@ -82,7 +94,7 @@ class ReplicaBuffer(Buffer):
         if self._its_life is None:
             self._its_life = DiskLife(self._files, folder, lock_wait_ms=0)
         args = (self._folder, self._index, self._buffers)
-        logs = ReplicaLogs(*args, wall_ms(), files=self._files)
+        logs = ReplicaLogs(*args, wall_ms(), files=self._files, each=in_threads)
         who = Follower(self.life.here, self._files.boot_id(), self._its_life.number)
         gate = self._gate
         assert isinstance(gate, ReplicaGate)
@@ -97,6 +109,9 @@ class ReplicaBuffer(Buffer):
         self._found()
         assert self._host is not None
         return self._host
+
+    def _heard_by_line(self) -> Methods:
+        return {"hear": self.hear}
 
     # --- replication ------------------------------------------------------------------------------
 
@@ -150,6 +165,31 @@ class ReplicaBuffer(Buffer):
         """Raise NotLeading, also of a leader that does not know yet what is safe."""
         if not self._replica.is_ready:
             raise NotLeading(f"buffer {self._index} has no leader yet that knows all that is safe")
+
+    # --- what it serves by ------------------------------------------------------------------------
+
+    async def take_lead(
+        self, claim: Identity, adopt: bool, groups: Sequence[tuple[str, str]]
+    ) -> LeadFound:
+        """Say all that a coordinator has to know before this serves; `groups` are queues and groups
+        of which it wants to know. See `Buffer.belong`."""
+        noted = await self.belong(claim, adopt)
+        fences = {(queue, group): self._fence.epochs(queue, group) for queue, group in groups}
+        return LeadFound(noted, await self.ping(), fences)
+
+    async def serve(
+        self, grant: BufferGrant, epoch: LeaderEpoch, groups: Sequence[GroupKnown]
+    ) -> BufferInfo:
+        """Serve by this grant as soon as it leads under `epoch`: `groups` is all that a leader has
+        to know. Raises LeaseOver where the grant gives no lease."""
+        info = await self.ping(grant)
+        self._gate.check_lease()
+        for each in groups:
+            await self.fence(each.queue, each.group, each.epochs)
+            await self.passed(each.queue, each.group, each.checkpoints)
+        if self._gate.tenure.generation == grant.generation and self._replica.settle(epoch):
+            self._gate.look()
+        return info
 
     # --- what a buffer does -----------------------------------------------------------------------
 

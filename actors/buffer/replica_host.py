@@ -40,7 +40,7 @@ from pxrs_ray.replication.peer_messages import Follower, Frames, LogKey
 from pxrs_ray.replication.peer_wire import pack_peer, unpack_peer
 from pxrs_ray.replication.placement import Disk, IsrChange, LeaderEpoch, ReplicaSeen
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
-from pxrs_ray.replication.retirement import Retirement
+from pxrs_ray.replication.retirement import Retirement, may_drop_damaged
 from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
 from pxrs_ray.supervision.restart_rules import told as told_of
 from pxrs_ray.supervision.supervisor import Supervisor
@@ -80,7 +80,8 @@ class ReplicaHost(ReplicaLead):
         changed: Callable[[], None],
     ) -> None:
         settings = ReplicationSettings(
-            rules.min_isr, rules.synced_only, rules.lag_max_ms, SHIPS_MAX, AGAIN_MS
+            *(rules.min_isr, rules.synced_only, rules.lag_max_ms, SHIPS_MAX, AGAIN_MS),
+            catch_up_bytes_per_s=rules.catch_up_bytes_per_s,
         )
         super().__init__(SlotReplica(who, {}, settings, FRAMES_BYTES, wall_ms))
         self.who = who
@@ -145,16 +146,25 @@ class ReplicaHost(ReplicaLead):
             self._asks = None
             self._peers.joining.clear()
             self._do(lambda: self.replica.placed(placement, monotonic_ms()), UNKNOWN_BYTES)
-        self._do(lambda: self.replica.needs(told.min_isr, monotonic_ms()))
+        needs = told.min_isr, told.catch_up_bytes_per_s
+        self._do(lambda: self.replica.needs(*needs, monotonic_ms()))
         if absent is not None:
             self._do(lambda: self.replica.absent(absent, monotonic_ms()))
-        if told.settled > self._settled:
-            self._settled = told.settled
+        is_newest = placement is not None and placement.version >= self._placed
+        damaged = self._logs.damaged and is_newest
+        if damaged and may_drop_damaged(self.who.disk, placement, absent):
+            self._do(self._drop_damaged, UNKNOWN_BYTES)
+        if self.settle(told.settled):
             self._changed()
+
+    def _drop_damaged(self) -> None:
+        self._logs.drop_damaged()
+        self._fails("a log is damaged here, and is taken from the others by the next life")
 
     def _answer(self) -> ReplicaAnswer:
         missing = self._logs.missing(self._queues, self.replica.logs)
-        seen = ReplicaSeen(self.who.life, self.who.boot, not self.over and not missing)
+        lacks = bool(self.over or missing or self._logs.damaged)
+        seen = ReplicaSeen(self.who.life, self.who.boot, not lacks)
         asks, self._asks = self._asks, None
         leads = self._told_to_lead = self._leads_ready
         return ReplicaAnswer(seen, leads, missing, asks)

@@ -65,6 +65,13 @@ class ReplicaLead:
         """Whether it leads under this term, and knows all that a leader has to know."""
         return bool(term) and term == self.leads == self._settled and self.is_ready
 
+    def settle(self, epoch: LeaderEpoch) -> bool:
+        """Under this epoch it knows of every group what a leader has to know; whether that is
+        new."""
+        is_new = epoch > self._settled
+        self._settled = max(epoch, self._settled)
+        return is_new
+
     @property
     def takes(self) -> bool:
         """Whether enough replicas are in sync for an append."""

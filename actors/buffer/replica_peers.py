@@ -2,7 +2,8 @@
 
 Rules of this file. What is said may be late, lost or doubled: replicas say again what was not
 answered. So nobody waits here, a peer that takes nothing has what waits for it dropped, and a call
-that fails is forgotten. What producers' lives are is told with an answer.
+that fails is forgotten. It goes over a connection of its own where there is one, and through Ray
+where there is none. What producers' lives are is told with an answer.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from typing import Any
 
-from pxrs_ray.errors import LeaseOver
+from pxrs_ray.actors.buffer.buffer_link import BufferLink, LinkWay
+from pxrs_ray.errors import LeaseOver, ProtocolError
 from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.replication.placement import Disk
 from pxrs_ray.supervision.restart_rules import told
@@ -35,6 +37,7 @@ class _Peer:
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
+        self.link = BufferLink(handle, asyncio.get_running_loop(), LinkWay.MUCH)
         self.waiting: deque[bytes] = deque()
         self.waiting_bytes = 0
         self.calls = 0
@@ -49,6 +52,18 @@ class _Peer:
             found.append(data)
         self.waiting_bytes -= size
         return found
+
+    def say(self, said: list[bytes]) -> Awaitable[Any]:
+        """Say this; the answer is that it was heard."""
+        line = self.link.line()
+        if line is not None:
+            try:
+                heard: Awaitable[Any] = line.call("hear", said)
+                return heard
+            except ProtocolError:
+                pass  # it is too much for a line
+        through_ray: Awaitable[Any] = self.handle.hear.remote(said)
+        return through_ray
 
 
 class ReplicaPeers:
@@ -65,9 +80,15 @@ class ReplicaPeers:
         for disk, handle in handles.items():
             known = self._peers.get(disk)
             if disk != but and (known is None or known.handle != handle):
+                self._forget(disk)
                 self._peers[disk] = _Peer(handle)
         for disk in [disk for disk in self._peers if disk not in handles]:
-            del self._peers[disk]
+            self._forget(disk)
+
+    def _forget(self, disk: Disk) -> None:
+        peer = self._peers.pop(disk, None)
+        if peer is not None:
+            peer.link.close()
 
     def send(self, to: Disk, data: bytes) -> None:
         """Say this to another replica."""
@@ -88,7 +109,7 @@ class ReplicaPeers:
             while peer.waiting and self._peers.get(to) is peer:
                 said = peer.taken()
                 try:
-                    await within(CALL_WAIT_S, peer.handle.hear.remote(said))
+                    await within(CALL_WAIT_S, peer.say(said))
                 except Exception as error:  # noqa: BLE001 - it is said again, whatever it is
                     logger.info("replica %s did not hear: %s", to[:8], told(error))
                     await asyncio.sleep(0.05)
@@ -113,5 +134,6 @@ class ReplicaPeers:
 
     async def close(self) -> None:
         """Say nothing more."""
-        self._peers.clear()
+        for disk in list(self._peers):
+            self._forget(disk)
         await self._supervisor.close()

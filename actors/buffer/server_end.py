@@ -21,6 +21,7 @@ from pxrs_ray.data.link_door import GREETING_BYTES
 from pxrs_ray.data.link_messages import CALLS, MUCH_CALLS, LinkKind, LinkMessage
 from pxrs_ray.data.link_reader import LinkReader
 from pxrs_ray.data.link_tls import TlsStream
+from pxrs_ray.errors import ProtocolError
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.buffer.socket_server import SocketServer
@@ -34,7 +35,12 @@ JOINED_BYTES = 16 << 10
 _ANSWERS: dict[LinkKind, Callable[..., Sequence[Any]]] = {
     LinkKind.APPEND: link_messages.appended_answer,
     LinkKind.FETCH: link_messages.fetched_answer,
+    LinkKind.HEAR: link_messages.heard_answer,
 }
+
+
+def _no_replica(*_: Any) -> None:
+    raise ProtocolError("this buffer is no replica: nothing is said to it")
 
 
 class ServerEnd(asyncio.BufferedProtocol):
@@ -154,7 +160,7 @@ class ServerEnd(asyncio.BufferedProtocol):
         self._server.counts["link_calls"] += self.network
         self._calls.make(
             message.number,
-            self._methods[method],
+            self._methods.get(method, _no_replica),
             message.content,
             _ANSWERS[kind],
             self._weight(message),
@@ -165,6 +171,8 @@ class ServerEnd(asyncio.BufferedProtocol):
         """What it holds, or may be answered with."""
         if message.kind is LinkKind.APPEND:
             return sum(len(frame[2]) for frame in message.content[1])
+        if message.kind is LinkKind.HEAR:
+            return sum(map(len, message.content[0]))
         most = MUCH_REPLY_BYTES_MAX if self._much else REPLY_BYTES_MAX
         return int(min(message.content[3], most))
 

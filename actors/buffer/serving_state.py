@@ -16,7 +16,7 @@ import ray
 
 from pxrs_ray.actors.buffer.lease_gate import BufferLeaseGate
 from pxrs_ray.actors.buffer.log_reader import LogReader
-from pxrs_ray.actors.buffer.log_writer import LogWriter
+from pxrs_ray.actors.buffer.log_writer import LogWriter, in_threads
 from pxrs_ray.actors.buffer.maintenance import Maintenance, patiently
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.protocol import BufferGrant, BufferInfo
@@ -43,6 +43,9 @@ class Parts:
 class ServingState:
     """The disk part of `Buffer`. See the rules at the head of this file."""
 
+    # Whether what is done to one log has nothing to do with any other.
+    logs_apart = True
+
     def __init__(
         self, topology: str, index: int, buffers: int, folder: Path, files: Files, disk_id: str
     ) -> None:
@@ -57,7 +60,9 @@ class ServingState:
         self._incarnation = uuid.uuid4().hex
         self._counts: Counter[str] = Counter()
         self._waiting: Waiting = {}
-        self._writer = LogWriter(lambda log: wake(self._waiting, (log.queue, log.partition)))
+        self._writer = LogWriter(
+            lambda log: wake(self._waiting, (log.queue, log.partition)), apart=self.logs_apart
+        )
         what = f"buffer {self._index} of {self._topology}"
         self._gate = self._new_gate(what)
         self._parts: Parts | None = None
@@ -90,7 +95,7 @@ class ServingState:
 
     def _new_manager(self) -> LogManager:
         args = (self._folder, self._index, self._buffers)
-        return LogManager(*args, wall_ms(), files=self._files)
+        return LogManager(*args, wall_ms(), files=self._files, each=in_threads)
 
     def _found(self) -> Parts:
         self.life.check_open()

@@ -129,6 +129,8 @@ class SocketClient:
     def _said(self, method: str, number: int, arguments: Any) -> list[Any]:
         if method == "fetch":
             return [link_messages.fetch_call(number, *arguments)]
+        if method == "hear":
+            return link_messages.hear_parts(number, *arguments)
         if self._much:
             return link_messages.append_parts(number, *arguments)
         return [link_messages.append_call(number, *arguments)]

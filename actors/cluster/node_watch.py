@@ -63,7 +63,8 @@ def living_nodes() -> tuple[list[NodeSeen], str]:
             head = node_id if HEAD in has else head
             cpus, host = float(has.get("CPU", 0)), node["NodeManagerAddress"]
             draining_now = node_id in draining
-            found.append(NodeSeen(node_id, host, cpus=cpus, draining=draining_now, unknown=True))
+            seen = NodeSeen(node_id, host, cpus=cpus, draining=draining_now, unknown=True)
+            found.append(replace(seen, labels=dict(node.get("Labels") or {})))
     return sorted(found, key=lambda node: (node.host, node.node)), head
 
 

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from pxrs_ray.codec import json_codec
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "processes"
 SUFFIX = ".process"
+FILES_KEPT = 1_024
 STATE_AT, STARTED_AT = 0, 19
 
 
@@ -91,6 +93,14 @@ def write_process_file(
         logger.warning("%s is not watched by its node: %s", role, error)
 
 
+@lru_cache(maxsize=FILES_KEPT)
+def _said_by(path: Path, _inode: int, _written_ns: int) -> ProcessFile:
+    """What a file says that was written then; it is looked at every second, and never changed, but
+    replaced. Raises OSError, ValueError."""
+    found: ProcessFile = CODEC.decode(path.read_bytes())
+    return found
+
+
 def processes_of(folder: Path) -> Iterator[ProcessFile]:
     """The processes that the files in `folder` name and that live, this one left out."""
     boot = boot_id()
@@ -100,9 +110,10 @@ def processes_of(folder: Path) -> Iterator[ProcessFile]:
         return
     for path in paths:
         try:
-            if path.stat().st_uid != os.geteuid():
+            stat = path.stat()
+            if stat.st_uid != os.geteuid():
                 continue
-            found: ProcessFile = CODEC.decode(path.read_bytes())
+            found = _said_by(path, stat.st_ino, stat.st_mtime_ns)
         except (OSError, ValueError) as error:
             logger.debug("%s says nothing: %s", path, error)
             continue

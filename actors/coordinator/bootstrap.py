@@ -23,9 +23,10 @@ from pxrs_ray.actors.consumer.specs import queue_spec
 from pxrs_ray.actors.coordinator.buffer_moves import BufferMoves
 from pxrs_ray.actors.coordinator.group_creation import GroupCreation
 from pxrs_ray.actors.coordinator.home_controller import MEET_WAIT_S, HomeController
+from pxrs_ray.actors.coordinator.lead_taking import take_lead
 from pxrs_ray.actors.coordinator.move_planner import MovePlanner
 from pxrs_ray.actors.coordinator.replica_controller import ReplicaController
-from pxrs_ray.actors.coordinator.replica_followers import Replicated
+from pxrs_ray.actors.coordinator.replica_followers import ReplicasWanted, Replicated
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.topology_requests import (
     AcceptBufferLoss,
@@ -40,6 +41,7 @@ from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere, UsageError
 from pxrs_ray.model import Generation
+from pxrs_ray.replication.placements import placements_from
 from pxrs_ray.replication.replica_calls import ReplicaRules
 from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.passing_trouble import passes
@@ -60,6 +62,7 @@ from pxrs_ray.topology.openings import (
     queues_to_name,
 )
 from pxrs_ray.topology.registry_witness import ShownRegistry, may_begin_again, noted_in
+from pxrs_ray.topology.replica_spread import homes_as_placed
 
 logger = logging.getLogger(__name__)
 
@@ -70,10 +73,11 @@ IN_MEMORY = "memory:"
 FILE = "sqlite:"
 
 
-def replicas_wanted(config: PxrsConfig) -> tuple[int, int, int]:
-    """How many replicas there are to be, how many must be in sync, and after how many milliseconds
-    one that is away is replaced."""
-    return config.replicas, config.min_isr, config.replace_host_after_ms or REPLACE_AFTER_MS
+def replicas_wanted(config: PxrsConfig) -> ReplicasWanted:
+    """What the configuration says of replicas."""
+    after_ms = config.replace_host_after_ms or REPLACE_AFTER_MS
+    where = after_ms, config.spread_by, config.catch_up_bytes_per_s or 0
+    return ReplicasWanted(config.replicas, config.min_isr, *where)
 
 
 class Bootstrap(GroupCreation):
@@ -142,7 +146,7 @@ class Bootstrap(GroupCreation):
     async def _find_homes(self, document: str, placements: str) -> None:
         """Know where every slot is at home, and bring up those whose home is there."""
         self._homing = HomeController(
-            homes_from(document),
+            homes_as_placed(homes_from(document), placements_from(placements).slots),
             self._pool,
             self._nodes,
             self._put_document,
@@ -166,15 +170,20 @@ class Bootstrap(GroupCreation):
         """Start the replicas of every slot, and serve from those that lead."""
         config = self._config
         always = any(queue.durability == Durability.ALWAYS for queue in config.queues.values())
-        replicas, min_isr, replace_after_ms = replicas_wanted(config)
+        wanted = replicas_wanted(config)
         how = Replicated(
             config.name,
             self._pool.count,
             str(config.topology_dir),
             config.lease_ttl_seconds,
-            replicas,
-            replace_after_ms,
-            ReplicaRules(min_isr, synced_only=always),
+            wanted.replicas,
+            wanted.replace_after_ms,
+            ReplicaRules(
+                wanted.min_isr,
+                synced_only=always,
+                catch_up_bytes_per_s=wanted.catch_up_bytes_per_s,
+            ),
+            wanted.spread_by,
         )
         self._replicating = self._pool.replicas = ReplicaController(
             how,
@@ -192,7 +201,7 @@ class Bootstrap(GroupCreation):
     def _follow_replicas(self, config: PxrsConfig) -> None:
         """So many replicas are wanted from now on."""
         if self._replicating is not None:
-            self._replicating.follow(*replicas_wanted(config))
+            self._replicating.follow(replicas_wanted(config))
 
     def _spec_of(self, queue: str) -> QueueSpec | None:
         prefix = self._config.prefix
@@ -359,15 +368,21 @@ class Bootstrap(GroupCreation):
 
     async def _reopen(self, index: int) -> None:
         """A buffer came back: tell it what it must hold, and which epochs are over."""
-        term = self._pool.terms[index]
-        await self._pool.belong_on(index, self._claim(), adopt=self.accepts_loss)
-        for controller in self._groups.values():
-            controller.tell_buffers()
+        term, claim = self._pool.terms[index], self._claim()
         specs = [queue_spec(self._config, name) for name in self._config.queues]
-        failed = await self._open_on([index], specs)
-        # Now that it serves: to read it, it must import what coordinators are made of.
-        self._leave_will([index])
-        await asyncio.gather(*(controller.meet(index) for controller in self._groups.values()))
+        groups, adopt = list(self._groups.values()), self.accepts_loss
+        if self._replicating is not None:
+            opening = self._open_on([index], specs)
+            failed = await take_lead(self._pool, index, claim, groups, opening, adopt=adopt)
+            self._leave_will([index])
+        else:
+            await self._pool.belong_on(index, claim, adopt=adopt)
+            for controller in groups:
+                controller.tell_buffers()
+            failed = await self._open_on([index], specs)
+            # Now that it serves: to read it, it must import what coordinators are made of.
+            self._leave_will([index])
+            await asyncio.gather(*(controller.meet(index) for controller in groups))
         self._settle(index, term)
         async with self._changing:
             await self._try_to_finish()

@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from pxrs_ray.actors.buffer.buffer_client import BufferClient, BufferReply
 from pxrs_ray.actors.coordinator.buffer_slots import BufferSlots
-from pxrs_ray.data.protocol import LogEnds
+from pxrs_ray.actors.coordinator.known_ends import KnownEnds
+from pxrs_ray.data.protocol import BufferGrant, BufferInfo, LogEnds
 from pxrs_ray.errors import BufferAway, DeadlineExceeded, SlotWaits
 from pxrs_ray.log.ends_heard import EndsHeard
+from pxrs_ray.log.identity import Identity
 from pxrs_ray.model import PartitionId
+from pxrs_ray.replication.replica_calls import GroupKnown, LeadFound
 
 T = TypeVar("T")
 
@@ -28,8 +32,13 @@ PING_WAIT_S = 5.0
 class BufferCalls(BufferSlots):
     """See the rules at the head of this file."""
 
-    def __init__(self, topology: str, count: int, folder: str, lease_s: float) -> None:
+    def __init__(
+        self, topology: str, count: int, folder: str, lease_s: float, link_ports: str
+    ) -> None:
         super().__init__(topology, count, folder, lease_s)
+        self.known_ends = KnownEnds()
+        self._ends_heard: dict[int, tuple[str, int]] = {}
+        self._link_ports = link_ports
         self._ends_of: dict[int, EndsHeard] = {}
 
     async def _all(
@@ -68,6 +77,33 @@ class BufferCalls(BufferSlots):
             else:
                 found[index] = answer
         return found
+
+    def _granted(self, index: int) -> BufferGrant:
+        """What a look at a buffer carries."""
+        heard = self._ends_heard.get(index, ("", 0))
+        return replace(self.grant_of(index), link_ports=self._link_ports, ends_heard=heard)
+
+    def _pinged(self, index: int, info: BufferInfo) -> BufferInfo:
+        """Take in what it answers to that."""
+        self.known_ends.heard(info.ends)
+        self._ends_heard[index] = (info.incarnation, info.ends_to)
+        self._note(info)
+        return info
+
+    async def lead_found(
+        self, index: int, claim: Identity, groups: Sequence[tuple[str, str]], *, adopt: bool
+    ) -> LeadFound:
+        """What there is to know of a replica that is to serve; see `ReplicaBuffer.take_lead`."""
+        mine = self.claim_at(index, claim)
+        found = await self._ask(index, lambda to: to.take_lead(mine, adopt, groups))
+        self._pinged(index, found.info)
+        return found
+
+    async def have_serve(self, index: int, epoch: int, groups: Sequence[GroupKnown]) -> None:
+        """Let a replica serve that leads under this epoch; see `ReplicaBuffer.serve`."""
+        grant = self._granted(index)
+        info = await self._ask(index, lambda to: to.serve(grant, epoch, groups))
+        self._pinged(index, info)
 
     async def all_ends(self, timeout_s: float) -> dict[str, dict[PartitionId, LogEnds]]:
         """By queue, where each log stands; what cannot be asked now is missing. Only what has

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,6 @@ from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.coordinator.buffer_calls import PING_WAIT_S, BufferCalls
 from pxrs_ray.actors.coordinator.buffer_slots import FOREIGN_REMEDY, went_elsewhere
-from pxrs_ray.actors.coordinator.known_ends import KnownEnds
 from pxrs_ray.actors.coordinator.replica_followers import NoReplicas
 from pxrs_ray.data.link_ports import OFF
 from pxrs_ray.data.protocol import BufferInfo, BufferStats, LogEnds, QueueSpec
@@ -50,10 +48,7 @@ class BufferPool(BufferCalls):
         lease_s: float = LEASE_S,
         link_ports: str = OFF,
     ) -> None:
-        super().__init__(topology, count, folder, lease_s)
-        self.known_ends = KnownEnds()
-        self._ends_heard: dict[int, tuple[str, int]] = {}
-        self._link_ports = link_ports
+        super().__init__(topology, count, folder, lease_s, link_ports)
         self.confirm: Callable[[], Awaitable[None]] | None = None
         self.replicas = NoReplicas()
         self.refusals = RefusalWatch()
@@ -79,14 +74,9 @@ class BufferPool(BufferCalls):
 
     async def _ping(self, index: int, timeout_s: float | None = None) -> BufferInfo:
         """Look at a buffer; what it may serve by goes with it."""
-        heard = self._ends_heard.get(index, ("", 0))
-        grant = self.grant_of(index)
-        grant = replace(grant, link_ports=self._link_ports, ends_heard=heard)
+        grant = self._granted(index)
         info = await self._ask(index, lambda to: to.ping(grant), timeout_s)
-        self.known_ends.heard(info.ends)
-        self._ends_heard[index] = (info.incarnation, info.ends_to)
-        self._note(info)
-        return info
+        return self._pinged(index, info)
 
     async def grant(self, *indexes: int) -> None:
         """Let these buffers (none named: all) serve at once; a look renews it from then on.
@@ -94,14 +84,19 @@ class BufferPool(BufferCalls):
         Who has other logs than ours, or another disk, gets nothing. Raises when one that is named
         cannot be asked.
         """
-        if self.confirm is not None:
-            await self.confirm()
-        else:
-            self.grants.leading(self.grants.heard_so_far())
+        await self.confirmed()
         if indexes:
             await asyncio.gather(*(self._ping(index) for index in indexes))
         else:
             await self._of_met(self._ping)
+
+    async def confirmed(self) -> None:
+        """Have it from the registry that this coordinator leads: what was heard until now may be
+        granted by then."""
+        if self.confirm is not None:
+            await self.confirm()
+        else:
+            self.grants.leading(self.grants.heard_so_far())
 
     def watch(self, returned: Callable[[int], Awaitable[None]]) -> None:
         """Call `returned` with the number of each buffer that has started anew."""

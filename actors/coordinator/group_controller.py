@@ -243,10 +243,13 @@ class GroupController:
         await self.logs.check(index)
         await self._pool.passed_on(index, self.spec.queue, self.spec.group, self.checkpoints())
 
+    def epochs(self) -> dict[PartitionId, Epoch]:
+        """The epoch of each partition that has had one."""
+        return {row.partition: row.epoch for row in self.host.core.state.rows if row.epoch}
+
     def tell_buffers(self) -> None:
         """Repeat which epochs are current, for a buffer that may have forgotten."""
-        epochs = {row.partition: row.epoch for row in self.host.core.state.rows if row.epoch}
-        self._pool.fence(self.spec.queue, self.spec.group, epochs)
+        self._pool.fence(self.spec.queue, self.spec.group, self.epochs())
 
     async def _tell_passed(self) -> None:
         """Register with the logs; a buffer that has no lease now is asked again in a second."""

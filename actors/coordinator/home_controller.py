@@ -108,6 +108,17 @@ class HomeController:
                 await self._put(DOCUMENT, HOMES.encode_text(homes))
                 self.rounds.kept(homes)
 
+    async def led(self, slot: int, home: Home) -> None:
+        """A slot is at home where its leader is. Its placement says so in the registry already:
+        nobody waits for the document, and who begins anew without it goes by the placement."""
+        async with self._writing:
+            self.rounds.kept(self.homes.with_slot(slot, home))
+        self._supervisor.once("homes", self._write_down())
+
+    async def _write_down(self) -> None:
+        async with self._writing:
+            await self._put(DOCUMENT, HOMES.encode_text(self.homes))
+
     async def has_queues(
         self, queues: Iterable[str], known: dict[str, str], away: Iterable[int]
     ) -> None:
@@ -149,7 +160,7 @@ class HomeController:
         await self._pool.meet(MEET_WAIT_S)
 
     def keep_on(self) -> None:
-        """From now on look, every half second; again is harmless."""
+        """From now on look, at most every half second; again is harmless."""
         if not self._kept_on:
             self._kept_on = True
             self._supervisor.keep("rounds", self._keep_looking)
@@ -157,7 +168,8 @@ class HomeController:
     async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(ROUND_PAUSE_S)
-            await self.round()
+            if self.rounds.is_due():
+                await self.round()
 
     async def round(self) -> None:
         """Decide once, and begin what was decided."""

@@ -7,14 +7,14 @@ lost accepted writes, and what then; each step is carried out here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.group.events import Raise
-from pxrs_ray.model import PartitionId, Slot
+from pxrs_ray.model import Epoch, PartitionId, Slot
 from pxrs_ray.steps import carry
 from pxrs_ray.topology import log_witness
 from pxrs_ray.topology.log_witness import AskEnds, AskFences, HaltGroup, RaiseEpochs, Recovered
@@ -49,6 +49,14 @@ class LogWitnessCalls:
         """Before the group goes on: halt it, or raise its epochs, where a log has seen more; of one
         slot, where that alone has begun anew."""
         await carry(self._witness.checking(slot), self._carry)
+
+    async def check_told(self, slot: Slot, seen: Mapping[PartitionId, Epoch]) -> None:
+        """The same of one slot, where it is known what its logs have `seen`."""
+
+        async def told(step: Any) -> Any:
+            return seen if isinstance(step, AskFences) else await self._carry(step)
+
+        await carry(self._witness.checking(slot), told)
 
     async def refused(self, partitions: Iterable[PartitionId]) -> None:
         """The logs of these refuse their owner."""

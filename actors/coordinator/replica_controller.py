@@ -36,6 +36,7 @@ from pxrs_ray.replication.placement import Disk, LeaderEpoch, Placement
 from pxrs_ray.replication.placements import (
     DOCUMENT,
     PLACEMENTS,
+    AskReplicas,
     KeepPlacements,
     PlacementRules,
     SlotPlacements,
@@ -46,6 +47,7 @@ from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaTold
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.topology.homes import SHOWN
+from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.replica_spread import led_home, spread_replicas
 
 logger = logging.getLogger(__name__)
@@ -58,6 +60,8 @@ OPEN_PAUSE_S = 0.3
 # A process that ends soon, on a full disk for one, is not started again at once, and ever more
 # seldom where that goes on.
 SHORT_LIFE_MS, AGAIN_S, AGAIN_MOST_S = 5_000, 1.0, 30.0
+# For how long who starts again leaves the processors to who was elected in its place.
+ROOM_S = 1.0
 BEGIN_WAIT_S = 60.0
 SERVE_WAIT_S = 20.0
 
@@ -81,7 +85,8 @@ class ReplicaController(ReplicaPlacing):
         make: Callable[..., Any] = make_replica,
     ) -> None:
         heard_ms = round(how.lease_s * 1_000)
-        rules = PlacementRules(heard_ms, how.rules.synced_only)
+        every_ms = round(TABLE_PAUSE_S * 1_000)
+        rules = PlacementRules(heard_ms, how.rules.synced_only, every_ms=every_ms)
         table = SlotPlacements(placements_from(document), rules, monotonic_ms())
         super().__init__(how, table, pool, homing)
         self._put = put
@@ -129,7 +134,8 @@ class ReplicaController(ReplicaPlacing):
                 "not know which replicas of them are in sync: restore the registry that does. They "
                 "cannot be begun again from the disks alone"
             )
-        return spread_replicas(range(self._how.count), nodes, self._how.replicas)
+        how = self._how
+        return spread_replicas(range(how.count), nodes, how.replicas, how.spread_by)
 
     async def _place_first(self, chosen: dict[Slot, tuple[Disk, ...]]) -> None:
         def all_seen() -> bool:
@@ -153,16 +159,14 @@ class ReplicaController(ReplicaPlacing):
             self._supervisor.keep(f"replica {slot}", partial(self._watch_for_ever, slot, disk))
 
     async def _watch_for_ever(self, slot: Slot, disk: Disk) -> None:
-        how, pauses = self._how, Backoff(AGAIN_S, AGAIN_MOST_S)
+        pauses = Backoff(AGAIN_S, AGAIN_MOST_S)
         while self._is_wanted(slot, disk):
             node = self._node_of(disk)
             if node is None:
                 await asyncio.sleep(PAUSE_S)
                 continue
-            where = (how.topology, slot, how.count, how.folder, how.rules, disk, node.node)
-            make = partial(self._make, *where, how.lease_s)
             try:
-                handle = await gcs.ask("make", make, gcs.MAKE_S)
+                handle = await self._made(slot, disk, node)
             except (PxrsError, RayError, ValueError) as error:
                 logger.warning("replica %d on host %s: %s", slot, node.host, told(error))
                 await asyncio.sleep(PAUSE_S)
@@ -175,11 +179,28 @@ class ReplicaController(ReplicaPlacing):
                 self._clients.pop((slot, disk), None)
             if not self._is_wanted(slot, disk):
                 await self._dismiss(slot, disk, client)
+            await self._until(lambda: self._may_begin_again(slot, disk), ROOM_S)
             if monotonic_ms() - began_ms < SHORT_LIFE_MS:
                 await asyncio.sleep(pauses.failed())
             else:
                 pauses.worked()
         self._watched.discard((slot, disk))
+
+    async def _made(self, slot: Slot, disk: Disk, node: NodeSeen) -> Any:
+        how = self._how
+        where = (how.topology, slot, how.count, how.folder, how.rules, disk, node.node)
+        return await gcs.ask("make", partial(self._make, *where, how.lease_s), gcs.MAKE_S)
+
+    def _may_begin_again(self, slot: Slot, disk: Disk) -> bool:
+        """Whether a process may start on a disk: it takes the time of all that are on its node, and
+        who was elected in its place serves before."""
+        placement = self._placed.get(slot)
+        if placement is None or not self._is_wanted(slot, disk):
+            return True
+        living = self._table.living(slot, monotonic_ms())
+        others = [m.disk for m in placement.isr if m.disk != disk and m.disk in living]
+        is_served = placement.leader != disk and self._settled.get(slot) == placement.epoch
+        return is_served or not others
 
     async def _look_while_there(self, slot: Slot, disk: Disk, client: ReplicaClient) -> None:
         hold_ms = min(HOLD_MS, round(self._how.lease_s * 1_000 / 5))
@@ -217,6 +238,7 @@ class ReplicaController(ReplicaPlacing):
             hold_ms,
             monotonic_ms(),
             self._how.rules.min_isr,
+            self._how.rules.catch_up_bytes_per_s,
         )
 
     def _answered(self, slot: Slot, disk: Disk, asked_ms: int, answer: ReplicaAnswer) -> None:
@@ -246,7 +268,7 @@ class ReplicaController(ReplicaPlacing):
     async def _look_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TABLE_PAUSE_S)
-            self._table.look(monotonic_ms())
+            self._table.tick(monotonic_ms())
             self._place_replicas()
             self._carry()
 
@@ -258,6 +280,9 @@ class ReplicaController(ReplicaPlacing):
                     self._decided.set()
                 case TellReplicas(slot, placement):
                     self._tell(slot, placement)
+                case AskReplicas(slot):
+                    for disk in self._placed[slot].replicas:
+                        self._tell_one(slot, disk)
 
     async def _keep_for_ever(self) -> None:
         while True:
@@ -308,7 +333,7 @@ class ReplicaController(ReplicaPlacing):
             if client is None or node is None:
                 return
             home = led_home(self._homing.homes.slots.get(slot), placement, node)
-            await self._homing.keep(lambda homes: homes.with_slot(slot, home))
+            await self._homing.led(slot, home)
             self._served[slot] = epoch
             self._pool.begins_at(slot, home)
             self._pool.placed(slot, home, client.handle)

@@ -48,6 +48,19 @@ class Replicated:
     replicas: int
     replace_after_ms: int
     rules: ReplicaRules
+    spread_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasWanted:
+    """What a topology's configuration says of its replicas that may change while it runs. One that
+    is away for so long is replaced."""
+
+    replicas: int
+    min_isr: int
+    replace_after_ms: int
+    spread_by: str = ""
+    catch_up_bytes_per_s: int = 0
 
 
 class NoReplicas:

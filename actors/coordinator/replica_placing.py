@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from ray.exceptions import RayError
 
@@ -21,7 +22,12 @@ from pxrs_ray.actors.buffer.replica_client import ReplicaClient
 from pxrs_ray.actors.cluster.ray_errors import is_gone
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.home_controller import HomeController
-from pxrs_ray.actors.coordinator.replica_followers import CALL_WAIT_S, ReplicaFollowers, Replicated
+from pxrs_ray.actors.coordinator.replica_followers import (
+    CALL_WAIT_S,
+    ReplicaFollowers,
+    ReplicasWanted,
+    Replicated,
+)
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UsageError
 from pxrs_ray.model import Slot
@@ -42,8 +48,9 @@ from pxrs_ray.topology.replica_moves import (
     ReplicaMoves,
     ReplicaStep,
     Wanted,
+    left_behind,
 )
-from pxrs_ray.topology.replica_spread import another_disk
+from pxrs_ray.topology.replica_spread import another_disk, shared_places
 
 logger = logging.getLogger(__name__)
 
@@ -64,10 +71,16 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
         self._away = AwayDisks(table.placements.away_ms)
         # The disk that is about to have a replica of each slot.
         self._coming: dict[Slot, Disk] = {}
+        # Where logs that were left behind were looked for.
+        self._swept: set[tuple[Slot, Disk]] = set()
 
     @abstractmethod
     def _watch(self, slot: Slot, disk: Disk) -> None:
         """Have a process of a slot on a disk, and look at it, as long as it is wanted."""
+
+    @abstractmethod
+    async def _made(self, slot: Slot, disk: Disk, node: NodeSeen) -> Any:
+        """The handle of a slot's process on a disk, which is started where none runs."""
 
     @abstractmethod
     def _carry(self) -> None:
@@ -82,18 +95,23 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
         placement = self._placed.get(slot)
         return placement is None or disk in (*placement.replicas, self._coming.get(slot))
 
-    def follow(self, replicas: int, min_isr: int, replace_after_ms: int) -> None:
+    def follow(self, wanted: ReplicasWanted) -> None:
         """From now on so many replicas are wanted, and so many must be in sync."""
-        rules = replace(self._how.rules, min_isr=min_isr)
+        catch_up = wanted.catch_up_bytes_per_s
+        rules = replace(self._how.rules, min_isr=wanted.min_isr, catch_up_bytes_per_s=catch_up)
         self._how = replace(
-            self._how, replicas=replicas, replace_after_ms=replace_after_ms, rules=rules
+            self._how,
+            replicas=wanted.replicas,
+            replace_after_ms=wanted.replace_after_ms,
+            rules=rules,
+            spread_by=wanted.spread_by,
         )
 
     # --- where they are to be ---------------------------------------------------------------------
 
     def _wanted(self) -> Wanted:
         overdue = self._away.overdue(self._how.replace_after_ms)
-        return Wanted(self._how.replicas, self._homing.nodes, overdue)
+        return Wanted(self._how.replicas, self._homing.nodes, overdue, self._how.spread_by)
 
     def _place_replicas(self) -> None:
         """Take the next step of each slot to where its replicas are to be."""
@@ -112,6 +130,17 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
             self._take_step(slot, self._moves.step(slot, placed, living, wanted), now_ms)
             for disk in placement.replicas:
                 self._watch(slot, disk)
+        for slot, disk in left_behind(placed, nodes, self._how.replicas):
+            if (slot, disk) not in self._swept and not self._is_wanted(slot, disk):
+                self._swept.add((slot, disk))
+                self._supervisor.once("logs left behind", self._sweep(slot, disk))
+
+    async def _sweep(self, slot: Slot, disk: Disk) -> None:
+        """Have the logs dropped that a disk has of a slot, of which it has no replica any more."""
+        node = self._node_of(disk)
+        if node is not None:
+            logger.warning("host %s has logs of buffer %d that were replaced", node.host, slot)
+            await self._dismiss(slot, disk, ReplicaClient(await self._made(slot, disk, node)))
 
     def _take_step(self, slot: Slot, step: ReplicaStep | None, now_ms: int) -> None:
         coming, replicas = self._coming.pop(slot, None), self._placed[slot].replicas
@@ -179,7 +208,8 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
         if wanted is not None:
             return find_node(self._homing.nodes, wanted)
         placed = {each: one.replicas for each, one in self._placed.items()}
-        disk = another_disk(slot, placed, [source], self._homing.nodes)
+        by = self._how.spread_by
+        disk = another_disk(slot, placed, [source], self._homing.nodes, spread_by=by)
         node = self._node_of(disk) if disk is not None else None
         if node is None:
             raise UsageError(
@@ -253,7 +283,8 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
         for disk in sorted(placement.replicas, key=lambda each: each != placement.leader):
             node, in_sync = self._node_of(disk), placement.in_sync(disk) is not None
             where = (node.host, node.node) if node is not None else ("", "")
-            found.append(ReplicaStatus(*where, disk, in_sync, disk == placement.leader))
+            place = node.labels.get(self._how.spread_by, "") if node is not None else ""
+            found.append(ReplicaStatus(*where, disk, in_sync, disk == placement.leader, place))
         return tuple(found)
 
     # --- what people are told ---------------------------------------------------------------------
@@ -269,4 +300,9 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
             where = node.host if node is not None else "that is away"
             text = f"buffer {slot} is about to have a replica on host {where}"
             found.append(Report(Kind.BUFFER_MOVES, text, slot))
+        by = self._how.spread_by
+        for slot, placement in sorted(self._placed.items()):
+            for place, on in shared_places(placement.replicas, self._homing.nodes, by).items():
+                text = f"buffer {slot} has replicas on hosts {', '.join(on)} of one {by}, {place}"
+                found.append(Report(Kind.REPLICAS_TOGETHER, text, slot))
         return found

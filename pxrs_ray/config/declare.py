@@ -61,6 +61,14 @@ Assignor = Annotated[
         examples=[*(name.value for name in model.AssignorName), "shop.spread:by_rack"],
     ),
 ]
+# Ray's own rule for labels of nodes.
+LabelOrNone = Annotated[
+    str,
+    Field(
+        pattern=r"^$|^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+        examples=["ray.io/availability-zone", "rack"],
+    ),
+]
 ByteCount = Annotated[int, Field(ge=1, le=1 << 50)]
 MessageBytes = Annotated[int, Field(ge=1, le=GIB)]  # a column of Arrow holds at most 2 GiB
 Milliseconds = Annotated[int, Field(ge=1, le=10 * 366 * 24 * HOUR_MS)]

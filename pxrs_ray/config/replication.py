@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pxrs_ray.config.declare import Effect, Options, option
+from pxrs_ray.config.declare import ByteCount, Effect, LabelOrNone, Options, option
 from pxrs_ray.data.log_limits import Durability
 
 if TYPE_CHECKING:
@@ -33,6 +33,20 @@ class ReplicationOptions(Options):
         Effect.COORDINATOR,
         ge=1,
         le=3,
+    )
+    spread_by: LabelOrNone = option(
+        "",
+        "The label of Ray's nodes by which replicas are spread, such as a zone: no two of a log "
+        "are where it has the same value, as far as there are as many values. Where it is empty, "
+        "or a node does not have it, hosts count. What is placed already stays.",
+        Effect.COORDINATOR,
+    )
+    catch_up_bytes_per_s: ByteCount | None = option(
+        None,
+        "How much each buffer sends in a second, at the most, to replicas that are not in sync: a "
+        "copy takes no more from users than that. Less than what is appended, and it never catches "
+        "up. Without it there is no bound.",
+        Effect.COORDINATOR,
     )
 
 

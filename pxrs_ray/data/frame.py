@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
@@ -26,6 +27,8 @@ from pxrs_ray.model import Offset
 MAGIC = b"PXFR"
 VERSION = 1
 PRODUCER_ID_BYTES = 16
+# Of so much nothing is copied that need not be, and nothing while other threads wait.
+LARGE_BYTES = 1 << 20
 
 HAS_TIMESTAMPS = 1  # a timestamp a message; without it all have the header's timestamp_min_ms
 HAS_HEADERS = 2
@@ -192,6 +195,21 @@ def check_decodes(header: FrameHeader, body: Any) -> None:
     """Raise LogCorrupted unless `body` is what Arrow can read (its bytes were checked before)."""
     if plain_rows_in(header, body) is None:
         decode_body(header, body)
+
+
+def whole_frame(header: FrameHeader, body: Any) -> Any:
+    """A frame as it is stored, in one piece of bytes.
+
+    What is large is copied without the interpreter's lock: a join of 64 MB holds up every other
+    thread, and so the event loop, for as long as the system takes to find the memory.
+    """
+    packed = pack_header(header)
+    if len(body) < LARGE_BYTES:
+        return b"".join((packed, body))
+    frame = np.empty(len(packed) + len(body), np.uint8)
+    frame[: len(packed)] = np.frombuffer(packed, np.uint8)
+    frame[len(packed) :] = np.frombuffer(body, np.uint8)
+    return frame.data.toreadonly()
 
 
 def frames_in(chunk: Any) -> Iterator[tuple[FrameHeader, memoryview]]:

@@ -56,21 +56,28 @@ class LinkKind(IntEnum):
     APPEND = 1
     FETCH = 2
     PING = 3
+    HEAR = 4
     APPENDED = 65
     FETCHED = 66
     TOO_MUCH = 67
     FAILED = 68
     PONG = 69
+    HEARD = 70
 
 
 CALLS = {LinkKind.APPEND: CALL_BYTES_MAX, LinkKind.FETCH: CALL_BYTES_MAX, LinkKind.PING: 0}
-MUCH_CALLS = {**CALLS, LinkKind.APPEND: MUCH_CALL_BYTES_MAX}
+MUCH_CALLS = {
+    **CALLS,
+    LinkKind.APPEND: MUCH_CALL_BYTES_MAX,
+    LinkKind.HEAR: MUCH_CALL_BYTES_MAX,
+}
 ANSWERS = {
     LinkKind.APPENDED: ANSWER_BYTES_MAX,
     LinkKind.FETCHED: ANSWER_BYTES_MAX,
     LinkKind.TOO_MUCH: 0,
     LinkKind.FAILED: TEXT_BYTES_MAX * 8,
     LinkKind.PONG: 0,
+    LinkKind.HEARD: 0,
 }
 
 
@@ -118,6 +125,19 @@ def fetch_call(
     parts.append(_FETCH.pack(bytes_max, wait_ms, len(positions)))
     parts += [_POSITION.pack(p, epoch, offset) for p, (epoch, offset) in positions.items()]
     return _whole(LinkKind.FETCH, number, parts)
+
+
+def hear_parts(number: int, messages: Sequence[bytes]) -> list[Any]:
+    """A call of `ReplicaBuffer.hear`, in its parts. Raises ProtocolError for what is too large."""
+    parts: list[Any] = [_COUNT.pack(len(messages))]
+    for message in messages:
+        parts += (_COUNT.pack(len(message)), message)
+    return [_head(LinkKind.HEAR, number, parts, MUCH_CALL_BYTES_MAX), *parts]
+
+
+def heard_answer(number: int, _: None) -> list[Any]:
+    """`ReplicaBuffer.hear` has taken it."""
+    return [_whole(LinkKind.HEARD, number, [])]
 
 
 def ping(number: int) -> bytes:
@@ -346,7 +366,13 @@ def _read_fetched(fields: _Fields) -> list[Fetched | Refused]:
     return found
 
 
+def _read_hear(fields: _Fields) -> tuple[list[bytes]]:
+    (count,) = fields.take(_COUNT)
+    return ([fields.copy(fields.take(_COUNT)[0]) for _ in range(count)],)
+
+
 _READ: Mapping[LinkKind, Any] = {
+    LinkKind.HEAR: _read_hear,
     LinkKind.APPEND: _read_append,
     LinkKind.FETCH: _read_fetch,
     LinkKind.APPENDED: _read_appended,

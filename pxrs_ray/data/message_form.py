@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pxrs_ray.data.frame import HAS_HEADERS, HAS_IDS, HEADERS_TYPE
+from pxrs_ray.data.frame import HAS_HEADERS, HAS_IDS, HEADERS_TYPE, LARGE_BYTES
 from pxrs_ray.errors import MessageTooLarge, UsageError
 from pxrs_ray.supervision.restart_rules import first_line
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MESSAGE_OVERHEAD_BYTES = 32
 HEADER_OVERHEAD_BYTES = 16
 TIMESTAMP_MS_MAX = (1 << 63) - 1
+COLUMN_BYTES_MAX = (1 << 31) - 1
 Pairs = list[tuple[str, bytes]]
 # A message's own timestamp, headers and id; how many bytes they are.
 Extras = tuple[int | None, Pairs, str | None, int]
@@ -131,8 +132,13 @@ def too_large(size_bytes: int, limit_bytes: int, which: str) -> MessageTooLarge:
 def binary_column(column: Any, name: str) -> pa.Array:
     """Make an Arrow binary array of a list, Arrow, numpy or pandas column of bytes or str.
 
-    Raises UsageError naming the column when its values are neither.
+    Raises UsageError naming the column when its values are neither. One large value is not copied.
     """
+    if type(column) is list and len(column) == 1 and type(column[0]) is bytes:
+        value = column[0]
+        if LARGE_BYTES <= len(value) <= COLUMN_BYTES_MAX:
+            ends = pa.py_buffer(np.array([0, len(value)], np.int32))
+            return pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(value)])
     return _column(column, pa.binary(), name, "bytes or str")
 
 

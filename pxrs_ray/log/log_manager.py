@@ -4,15 +4,17 @@ Rules of this file. One writer at a time: everything but `log`, `ends` and `due`
 writer thread. A log that cannot be opened is kept as the error that answers its callers, so that
 one damaged partition does not take the others down. Passing trouble ends by itself: `mend` tries
 again what is `due`, with pauses. A log that failed is closed, opened anew and given back what
-memory held of it, before anybody can append to it again. 'Not here' is never 'new': a log begins
-only where `open` says that it is to be made, and what lies in its place under another id is never
-mistaken for it, and never thrown away. A log with an id serves nobody before `open` has said in
-this life how far it should reach.
+memory held of it, before anybody can append to it again. Many logs are opened several at a time
+where the caller has threads for that (`each`), for each waits for the disk. 'Not here' is never
+'new': a log begins only where `open` says that it is to be made, and what lies in its place under
+another id is never mistaken for it, and never thrown away. A log with an id serves nobody before
+`open` has said in this life how far it should reach.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
@@ -27,7 +29,7 @@ from pxrs_ray.errors import LockHeld, LogAway, LogError, LogReplaced, PxrsError
 from pxrs_ray.files import Files
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.log_opening import log_folder
-from pxrs_ray.log.open_logs import OpenLogs
+from pxrs_ray.log.open_logs import ForEach, OpenLogs, one_by_one
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence
 from pxrs_ray.log.queues_file import check_change, logs_in, put_aside, read_queues, write_queues
@@ -67,12 +69,15 @@ class LogManager(OpenLogs):
         now_ms: int,
         *,
         files: Files | None = None,
+        each: ForEach = one_by_one,
     ) -> None:
         """Open every log of the queues that this buffer knew when it ended. Raises OSError."""
         super().__init__(index, buffers)
         self.folder = data_folder / ".buffers" / str(index)
         self._data_folder = data_folder
         self.files = files or Files()
+        self._each = each
+        self._taking_over = threading.Lock()
         self._expected: dict[QueuePartition, Offset] = {}
         self._owed: dict[QueuePartition, _Owed] = {}
         self._pauses: dict[QueuePartition, tuple[Backoff, int]] = {}
@@ -90,7 +95,7 @@ class LogManager(OpenLogs):
             for partition in self._partitions(spec):
                 if spec.queue_id:
                     self._unconfirmed.add((spec.queue, partition))
-                self._open(spec, partition, now_ms)
+            self._each(partial(self._open, spec, now_ms=now_ms), self._partitions(spec))
         # Once the logs are locked: who had them until then may have written it a moment ago.
         try:
             self.producers = ProducerFence(self.folder, self.files)
@@ -127,6 +132,7 @@ class LogManager(OpenLogs):
         if known != spec:
             self._remember({**self._specs, spec.queue: spec})
         same = known is not None and known.queue_id == spec.queue_id
+        waits: dict[PartitionId, bool] = {}
         for partition in self._partitions(spec):
             place = (spec.queue, partition)
             if same and place in self._expected and place not in self._to_make:
@@ -134,14 +140,19 @@ class LogManager(OpenLogs):
             self._expected[place] = expected_ends.get(partition, 0)
             (self._to_make.add if make else self._to_make.discard)(place)
             self._take_id(place, spec.queue_id)
+            # What was only made serves nobody before it is durable elsewhere that it was.
+            waits[partition] = make and bool(spec.queue_id)
+
+        def bring(partition: PartitionId) -> None:
+            place = (spec.queue, partition)
             if place not in self._logs:
                 self._open(spec, partition, now_ms)
             else:
                 self._confirm_open(place, now_ms)
-            # What was only made serves nobody before it is durable elsewhere that it was.
-            waits = make and bool(spec.queue_id)
-            (self._unconfirmed.add if waits else self._unconfirmed.discard)(place)
+            (self._unconfirmed.add if waits[partition] else self._unconfirmed.discard)(place)
             self.changed.note(place)
+
+        self._each(bring, waits)
         self._share_memory()
         if make and spec.queue_id:
             self._check_made(spec)
@@ -209,8 +220,9 @@ class LogManager(OpenLogs):
 
     def _take_over(self) -> None:
         """Another process had a log until now: it may have written what belongs to all of them."""
-        self.producers.read_again()
-        self.taken_over()
+        with self._taking_over:
+            self.producers.read_again()
+            self.taken_over()
 
     def _opened(
         self, spec: QueueSpec, place: QueuePartition, folder: Path, now_ms: int
@@ -371,11 +383,14 @@ class LogManager(OpenLogs):
     def close(self) -> None:
         """Sync and close every log; raises the first trouble once all are closed."""
         errors: list[Exception] = []
-        for log in self._logs.values():
+
+        def close(log: PartitionLog) -> None:
             try:
                 log.close()
             except (PxrsError, OSError) as error:
                 errors.append(error)
+
+        self._each(close, list(self._logs.values()))
         if errors:
             raise errors[0]
 

@@ -7,11 +7,23 @@ answers its callers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 from pxrs_ray.data.protocol import LogEnds, QueueSpec
 from pxrs_ray.errors import LeaseOver, LogReplaced, NotFound, PxrsError
 from pxrs_ray.log.log_changes import LogChanges
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Offset, PartitionId, QueuePartition
+
+ForEach = Callable[[Callable[[Any], None], Iterable[Any]], None]
+"""Does something to each of these, in any order or at once, and returns when all is done."""
+
+
+def one_by_one(work: Callable[[Any], None], values: Iterable[Any]) -> None:
+    """The `ForEach` without threads."""
+    for value in values:
+        work(value)
 
 
 class OpenLogs:
@@ -38,6 +50,10 @@ class OpenLogs:
     def all_logs(self) -> list[PartitionLog]:
         """Every log that could be opened."""
         return list(self._logs.values())
+
+    def is_damaged(self, place: QueuePartition) -> None:
+        """What was sealed of a log is not what was written. Whoever has it on this disk alone has
+        no other to go on with: it is told, and that is all."""
 
     def log(self, queue: str, partition: PartitionId) -> PartitionLog:
         """The log of one partition, once `open` has said in this life how far it should reach.

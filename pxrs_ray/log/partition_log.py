@@ -21,8 +21,8 @@ from pxrs_ray.data.frame import (
     check_body,
     check_decodes,
     frames_in,
-    pack_header,
     unpack_header,
+    whole_frame,
 )
 from pxrs_ray.data.log_limits import LogLimits, LossPolicy
 from pxrs_ray.data.protocol import Appended, Gap, Heard
@@ -33,6 +33,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.files import Files
 from pxrs_ray.log.log_opening import LOSS_MARGIN, NEW, POWER, RESERVE_OFFSETS, note_gap, open_parts
 from pxrs_ray.log.retained import RetainedLog
+from pxrs_ray.log.segment import Segment
 from pxrs_ray.log.synced_mark import write_note
 from pxrs_ray.model import Offset, PartitionId
 
@@ -92,7 +93,7 @@ class PartitionLog(RetainedLog):
             return Appended(self.partition, base, header.messages, repeated=True)
         self._make_room(header.frame_bytes, now_ms)
         header = header._replace(base_offset=self._end)
-        self._take(header, b"".join((pack_header(header), body)), now_ms)
+        self._take(header, whole_frame(header, body), now_ms)
         return Appended(self.partition, header.base_offset, header.messages)
 
     def _take(
@@ -221,6 +222,10 @@ class PartitionLog(RetainedLog):
         known: list[Gap] = [gap for gap in self._manifest.gaps if gap.first == self._end]
         return known[-1].end if known and known[-1].end > expected_end else None
 
+    def sealed(self) -> list[Segment]:
+        """The segments that change no more, but may go: the oldest first."""
+        return self._disk.segments[:-1] if self._disk is not None and not self._closed else []
+
     def unsynced(self) -> list[Any]:
         """Runs of frames that are in memory and may not be on disk: see `restore`."""
         with self._lock:
@@ -234,7 +239,7 @@ class PartitionLog(RetainedLog):
                     continue
                 if header.base_offset != self._end:
                     return
-                self._take(header, b"".join((pack_header(header), body)), now_ms)
+                self._take(header, whole_frame(header, body), now_ms)
 
     def accept_loss(self) -> None:
         """Go on above the recorded gap."""

@@ -52,6 +52,14 @@ def put_aside(files: Files, log: Path) -> None:
     logger.error("%s is the log of another queue: kept as %s", log, aside.name)
 
 
+def drop_log(files: Files, log: Path) -> None:
+    """Remove the folder of a log: all of it at once, whatever comes between. Raises OSError."""
+    aside = log.with_name(f"{log.name}.{uuid.uuid4().hex}{_ASIDE}")
+    files.rename(log, aside)
+    files.sync_folder(log.parent)
+    files.remove_folder(aside)
+
+
 def logs_in(queue: Path, index: int, buffers: int) -> list[Path]:
     """The folders of one buffer's logs of a queue, with what was put aside."""
     found = [*sorted(queue.glob(_LOG)), *sorted(queue.glob(f"{_LOG}.*{_ASIDE}"))]

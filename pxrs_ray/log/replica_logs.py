@@ -2,19 +2,22 @@
 
 Rules of this file. A log that is not here, and was made, is lost here alone: others have it. So it
 is neither made anew nor gone on with above a gap until it is to be made: which it is once this
-replica counts as in sync no longer. A log that fails ends the whole replica (`ends`): what it had
-in memory others have, and another life of it finds out anew how far it is. Retention is the
-leader's: a follower drops what its leader has dropped.
+replica counts as in sync no longer. One that is damaged is dropped then, as if it had been lost,
+and is served until then. A log that fails ends the whole replica (`ends`): what it had in memory
+others have, and another life of it finds out anew how far it is. Retention is the leader's: a
+follower drops what its leader has dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import LogLost
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.queues_file import drop_log
 from pxrs_ray.log.replica_log import ReplicaLog
 from pxrs_ray.model import Offset, PartitionId, QueuePartition
 
@@ -35,6 +38,25 @@ class ReplicaLogs(LogManager):
     lets_go: Callable[[Collection[tuple[str, PartitionId]]], None] = staticmethod(_of_nobody)
     # Whether this replica leads, and knows of every group how far it has come.
     may_retain: Callable[[], bool] = staticmethod(lambda: False)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        # Where what was sealed is not what was written.
+        self.damaged: set[QueuePartition] = set()
+
+    def is_damaged(self, place: QueuePartition) -> None:
+        """As of any logs; others have it."""
+        self.damaged.add(place)
+
+    def drop_damaged(self) -> None:
+        """Drop the logs that are damaged: they are lost here, and are taken from the others by the
+        next life of this replica. Raises OSError."""
+        for place in sorted(self.damaged & self._logs.keys()):
+            log = self._logs[place]
+            self.lets_go([(log.log_id, place[1])])
+            log.abandon()
+            drop_log(self.files, log.folder)
+        self.damaged.clear()
 
     def whole(self) -> dict[tuple[str, PartitionId], ReplicaLog]:
         """Every log that is open, by the id of its queue and its partition."""
@@ -82,6 +104,7 @@ class ReplicaLogs(LogManager):
     def drop_queue(self, queue: str) -> None:
         """As of any logs."""
         self.lets_go([(log.log_id, p) for (of, p), log in self._logs.items() if of == queue])
+        self.damaged = {place for place in self.damaged if place[0] != queue}
         super().drop_queue(queue)
 
     def _take_id(self, place: QueuePartition, queue_id: str) -> None:

@@ -2,7 +2,9 @@
 before they are answered. Pure: the caller writes and syncs, on threads of its choice.
 
 Rules of this file. Jobs run in the order in which they were given, one turn after the other. All
-jobs that arrive during a turn form the next one (group commit). A turn is synced before its jobs
+jobs that arrive during a turn form the next one (group commit). Only a small job passes what is
+under way, or waits, on other logs than its own: a message of 64 MB takes as long as the disk does.
+A job that names no log may be about any, and nothing passes it. A turn is synced before its jobs
 are answered if one of its logs must be durable first (ALWAYS). Other logs are synced at their
 interval. Each job is answered exactly once, at the end of its turn: with its result, with its
 error, or, if the turn itself failed, with the fact that its durability is unknown. A written log
@@ -55,7 +57,12 @@ class WriteTurn:
         self.sync_first = [log for log in self.logs if log.limits.durability is Durability.ALWAYS]
         small = sum(job.size_bytes for job in jobs) <= INLINE_BYTES_MAX
         self.on_a_thread = bool(self.sync_first) or not small
+        self.any_log = not all(job.logs for job in jobs)
         self._marks = marks_of(self.logs)
+
+    def holds(self, logs: Iterable[PartitionLog]) -> bool:
+        """Whether it may be about one of these."""
+        return self.any_log or any(log in self.logs for log in logs)
 
     def run(self) -> None:
         """Run every job; what one raises is its own. For the one writer of the logs."""
@@ -87,23 +94,40 @@ class WriteTurn:
 class WriteTurns:
     """See the rules at the head of this file."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool = True) -> None:
+        """`apart`: a job of one log changes nothing that jobs of other logs read or change."""
+        self._apart = apart
         self.busy = self.closed = False
         self.dirty: dict[PartitionLog, None] = {}
         self._jobs: list[WriteJob] = []
+        # What the waiting jobs are about; and whether one may be about any log.
+        self._named: set[PartitionLog] = set()
+        self._any_log = False
+        self._under_way: WriteTurn | None = None
 
     def give(self, job: WriteJob) -> None:
         """Have it in the next turn. Raises LogAway when no turn comes any more."""
         if self.closed:
             raise LogAway("the buffer is closed")
         self._jobs.append(job)
+        self._named.update(job.logs)
+        self._any_log = self._any_log or not job.logs
 
     def may_run_now(self, logs: Iterable[PartitionLog], size_bytes: int) -> bool:
-        """Whether a job of these may run at once: it is small, overtakes no other one, and waits
-        for no sync. Who runs it says so with `ran_now`."""
-        if self.busy or self._jobs or self.closed or size_bytes > AT_ONCE_BYTES_MAX:
+        """Whether a job of these may run at once: it is small, overtakes no other one of its logs,
+        and waits for no sync. Who runs it says so with `ran_now`."""
+        if self.closed or size_bytes > AT_ONCE_BYTES_MAX:
+            return False
+        if (self._jobs or self._under_way is not None) and not self._passes(logs):
             return False
         return all(log.limits.durability is not Durability.ALWAYS for log in logs)
+
+    def _passes(self, logs: Iterable[PartitionLog]) -> bool:
+        """Whether nothing that is under way, or waits, is about one of these logs."""
+        its = set(logs)
+        if not (self._apart and its) or self._any_log or not self._named.isdisjoint(its):
+            return False
+        return self._under_way is None or not self._under_way.holds(its)
 
     def ran_now(self, logs: Iterable[PartitionLog]) -> None:
         """A job of these has run at once, whatever it raised."""
@@ -115,12 +139,13 @@ class WriteTurns:
         """What is to be carried now; None while a turn is under way, or nothing is to do."""
         if self.busy or not self._jobs:
             return None
-        turn = WriteTurn(self._jobs)
-        self._jobs, self.busy = [], True
+        turn = self._under_way = WriteTurn(self._jobs)
+        self._jobs, self._named, self._any_log, self.busy = [], set(), False, True
         return turn
 
     def over(self, turn: WriteTurn) -> None:
         """A turn is over, however it ended: its jobs are answered, and the next one may come."""
+        self._under_way = None
         self.busy = False
         self.ran_now(turn.logs)
 

@@ -201,10 +201,12 @@ class Sender:
         if isinstance(error, ProducerFenced) and frame in pending.frames:
             self.fenced = error
         pending.refusal = error
-        if (isinstance(error, _WAITED_FOR) or passes(error)) and now_ms < frame.deadline_ms:
+        if not isinstance(error, _WAITED_FOR) and not passes(error):
+            self._give_up(pending, frame, error)
+        elif now_ms < frame.deadline_ms:
             self._back_off(pending, now_ms)
         else:
-            self._give_up(pending, frame, error)
+            self._give_up(pending, frame, self._too_late(frame, error))
 
     def _back_off(self, pending: PendingFrames, now_ms: int) -> None:
         if pending.wait_until_ms <= now_ms:

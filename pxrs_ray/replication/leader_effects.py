@@ -13,13 +13,15 @@ class ReplicationSettings:
     """`synced_only`: only what is synced counts as stored. A replica in sync that has not stored
     for `lag_max_ms` what it should have leaves the in-sync set, however little that is. So many
     runs of frames of a log are under way to one follower at the most. What is not answered
-    is said again after `again_ms`."""
+    is said again after `again_ms`. Replicas that are not in sync are sent so many bytes in a second
+    at the most, all together; 0 is no bound."""
 
     min_isr: int = 1
     synced_only: bool = False
     lag_max_ms: int = 1_000
     ships_max: int = 4
     again_ms: int = 200
+    catch_up_bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,13 +80,17 @@ def first_placement(replicas: tuple[Disk, ...], seen: Mapping[Disk, ReplicaSeen]
 
 
 def elect(
-    placement: Placement, seen: Mapping[Disk, ReplicaSeen], synced_only: bool
+    placement: Placement,
+    seen: Mapping[Disk, ReplicaSeen],
+    synced_only: bool,
+    answered: Collection[Disk] = (),
 ) -> Placement | None:
     """The placement under a leader that lives; None where nothing is to be done, or can be.
 
     `synced_only`: what was acknowledged is synced on every replica in sync, so that a power cut
-    takes nothing of it. Nobody leaves the in-sync set by this: whoever is elected may be gone by
-    now, and only a leader that lives has others leave.
+    takes nothing of it. Of those that have `answered` since the leader was missed one is elected
+    before any other, and whoever could not lead leaves the in-sync set by that. Who has not may be
+    gone by now, and take with it what the others have: nobody leaves the set for such a one.
     """
     leads = seen.get(placement.leader)
     if leads is not None and leads.life == placement.life and leads.whole:
@@ -95,8 +99,11 @@ def elect(
     if not able:
         return None
     # Whoever led last may have begun to lead in a process that is gone: any other is as good.
-    chosen = next((m for m in able if m.disk != placement.leader), able[0])
-    return _led_by(chosen, placement, seen, able)
+    chosen = min(able, key=lambda m: (m.disk not in answered, m.disk == placement.leader))
+    led = _led_by(chosen, placement, seen, able)
+    if chosen.disk not in answered:
+        return led
+    return replace(led, isr=tuple(m for m in led.isr if m.disk in {each.disk for each in able}))
 
 
 def _led_by(

@@ -9,7 +9,9 @@ Rules of this file. All of it is one document, written under the coordinator's g
 was replaced changes nothing. One write at a time, made of what stands by then: changes that come
 meanwhile go into the next one. What is written is durable before any replica hears of it. What a
 replica answered counts from when it was asked. Who began a moment ago has heard of nobody yet: it
-elects nobody, and calls nobody absent, until all that live could have answered, or all have.
+elects nobody, and calls nobody absent, until all that live could have answered, or all have. Where
+a leader is missed, its replicas are asked once more: with one that answers that, the same write
+says who leads and who is in sync.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pxrs_ray.codec import check_form, json_codec
 from pxrs_ray.errors import UsageError
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
+from pxrs_ray.replication.own_lag import OwnLag
 from pxrs_ray.replication.placement import (
     Disk,
     IsrChange,
@@ -64,11 +67,14 @@ def placements_from(text: str) -> Placements:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRules:
-    """A replica is living that has answered a question of the last `heard_ms`. `synced_only`: see
-    `placement.elect`."""
+    """A replica is living that has answered a question of the last `heard_ms`, or of as much longer
+    as its coordinator, which is told the time `every_ms`, was late itself. Who may lead next has
+    `answer_ms` to answer that it lives. `synced_only`: see `placement.elect`."""
 
     heard_ms: int
     synced_only: bool = False
+    answer_ms: int = 100
+    every_ms: int = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,23 @@ class TellReplicas:
     placement: Placement
 
 
-PlacementEffect = KeepPlacements | TellReplicas
+@dataclass(frozen=True, slots=True)
+class AskReplicas:
+    """The leader of this slot is missed: look at every replica of it now."""
+
+    slot: Slot
+
+
+@dataclass(slots=True)
+class _Missed:
+    """Since when a leader has been missed, and the processes that have answered what they were
+    asked since then: which of each disk's."""
+
+    since_ms: int
+    answered: dict[Disk, int] = field(default_factory=dict)
+
+
+PlacementEffect = KeepPlacements | TellReplicas | AskReplicas
 Living = Mapping[Disk, ReplicaSeen]
 PlacementChange = Callable[[Placement | None, Living], Placement | None]
 
@@ -99,8 +121,11 @@ class SlotPlacements:
         self.ended = False
         self._rules = rules
         self._began_ms = now_ms
+        self._lag = OwnLag(rules.every_ms, rules.heard_ms)
         self._seen: dict[tuple[Slot, Disk], tuple[int, ReplicaSeen]] = {}
         self._dismissed_ms: dict[tuple[Slot, Disk], int] = {}
+        # The slots that have no leader that lives, and could have another one.
+        self._missed: dict[Slot, _Missed] = {}
         # The newest of a kind counts: who is not answered in time says it again.
         self._wanted: dict[tuple[Slot, str], PlacementChange] = {}
         self._away_ms = dict(found.away_ms)
@@ -123,6 +148,9 @@ class SlotPlacements:
             return
         if known is None or known[0] <= asked_ms:
             self._seen[slot, disk] = asked_ms, seen
+            missed = self._missed.get(slot)
+            if missed is not None and asked_ms >= missed.since_ms:
+                missed.answered[disk] = seen.life
             self.look(now_ms)
 
     def died(self, slot: Slot, disk: Disk, life: int, now_ms: int) -> None:
@@ -140,7 +168,7 @@ class SlotPlacements:
 
     def living(self, slot: Slot, now_ms: int) -> dict[Disk, ReplicaSeen]:
         """The replicas of a slot that were heard of lately."""
-        since_ms = now_ms - self._rules.heard_ms
+        since_ms = now_ms - self._rules.heard_ms - self._lag.grace_ms(now_ms)
         return {
             disk: seen
             for (of, disk), (at_ms, seen) in self._seen.items()
@@ -191,11 +219,19 @@ class SlotPlacements:
             raise UsageError(f"no replica of buffer {slot} lives: bring one of its hosts back")
         return able[0]
 
+    def tick(self, now_ms: int) -> None:
+        """Time has passed: to be told every `every_ms`."""
+        self._lag.ticked(now_ms)
+        self.look(now_ms)
+
     # --- what is to change ------------------------------------------------------------------------
 
     def look(self, now_ms: int) -> None:
         """Elect leaders where one is missing, as far as that can be done, and do what waits."""
-        if self.ended or self._writing is not None:
+        if self.ended:
+            return
+        self._note_missed(now_ms)
+        if self._writing is not None:
             return
         slots = dict(self.placements.slots)
         wanted, self._wanted = self._wanted, {}
@@ -203,14 +239,41 @@ class SlotPlacements:
             made = change(slots.get(slot), self.living(slot, now_ms))
             if made is not None:
                 slots[slot] = made
-        for slot, placement in slots.items():
-            if self._has_heard(slot, placement, now_ms):
-                elected = elect(placement, self.living(slot, now_ms), self._rules.synced_only)
-                slots[slot] = elected or placement
+        for slot, missed in list(self._missed.items()):
+            elected = self._elected(slot, slots[slot], missed, now_ms)
+            if elected is not None:
+                slots[slot] = elected
+                # Whoever leads by this may be missed in its turn.
+                del self._missed[slot]
         wanted_all = replace(self.placements, slots=slots, away_ms=self._away_ms)
         if wanted_all != self.placements:
             self._writing = wanted_all
             self._effects.append(KeepPlacements(self._writing))
+
+    def _note_missed(self, now_ms: int) -> None:
+        """See which slots have no leader that lives, and have those asked who may lead next."""
+        changing = self._changing()
+        for slot, placement in self.placements.slots.items():
+            if slot in changing or not self._has_heard(slot, placement, now_ms):
+                continue
+            if elect(placement, self.living(slot, now_ms), self._rules.synced_only) is None:
+                self._missed.pop(slot, None)
+            elif slot not in self._missed:
+                self._missed[slot] = _Missed(now_ms)
+                self._effects.append(AskReplicas(slot))
+
+    def _elected(
+        self, slot: Slot, placement: Placement, missed: _Missed, now_ms: int
+    ) -> Placement | None:
+        """Who leads from now on a slot whose leader is missed; None where that is not known yet."""
+        living = self.living(slot, now_ms)
+        answered = {
+            d for d, life in missed.answered.items() if d in living and living[d].life == life
+        }
+        found = elect(placement, living, self._rules.synced_only, answered)
+        if found is None or found.leader in answered:
+            return found
+        return found if now_ms - missed.since_ms >= self._rules.answer_ms else None
 
     def begin(self, slot: Slot, replicas: tuple[Disk, ...], now_ms: int) -> None:
         """Place the logs of a slot that are about to be made; one that is placed stays as it is.

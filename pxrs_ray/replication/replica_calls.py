@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.late_dataclass import dataclass
-from pxrs_ray.model import Generation
+from pxrs_ray.log.identity import Identity
+from pxrs_ray.model import Epoch, Generation, Offset, PartitionId
 from pxrs_ray.replication.placement import Disk, IsrChange, LeaderEpoch, Placement, ReplicaSeen
 
 
@@ -23,6 +25,7 @@ class ReplicaRules:
     min_isr: int = 1
     synced_only: bool = False
     lag_max_ms: int = 1_000
+    catch_up_bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ class ReplicaTold:
     are away, None while that is not known. `peers` are the handles of the others' processes.
     `queues` are those whose logs the slot has, by name, with their ids. Under `settled` the leader
     knows of every group what it has to know: it serves. The question may be held for `hold_ms`; it
-    was asked at `asked_ms`, by the coordinator's steady clock. `min_isr` is what the topology's
-    configuration says now.
+    was asked at `asked_ms`, by the coordinator's steady clock. `min_isr` and `catch_up_bytes_per_s`
+    are what the topology's configuration says now.
     """
 
     generation: Generation
@@ -46,6 +49,7 @@ class ReplicaTold:
     hold_ms: int = 0
     asked_ms: int = 0
     min_isr: int = 1
+    catch_up_bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +61,24 @@ class ReplicaAnswer:
     leads: LeaderEpoch = 0
     missing: tuple[str, ...] = ()
     asks: IsrChange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeadFound:
+    """What a coordinator has to know of a replica that is to serve: what its folder had noted, who
+    it is, and, by queue and group, the highest epoch of a reader that each partition has seen."""
+
+    noted: Identity
+    info: BufferInfo
+    fences: Mapping[tuple[str, str], Mapping[PartitionId, Epoch]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKnown:
+    """What a leader has to know of a group: which epochs its readers have, and how far it has
+    come."""
+
+    queue: str
+    group: str
+    epochs: Mapping[PartitionId, Epoch]
+    checkpoints: Mapping[PartitionId, Offset]

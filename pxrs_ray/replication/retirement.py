@@ -9,7 +9,25 @@ placed whose process has not answered a look that began after the last dismissal
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pxrs_ray.model import Generation
+from pxrs_ray.replication.placement import Disk, Placement
+
+
+def may_drop_damaged(
+    me: Disk, placement: Placement | None, absent: Collection[Disk] | None
+) -> bool:
+    """Whether a replica may drop a log that is damaged, to take it from the others: it leads
+    nothing and counts as in sync no longer, and its coordinator knows that it lacks something. So
+    nobody lets it in again for what it had."""
+    return (
+        placement is not None
+        and absent is not None
+        and me in absent
+        and me != placement.leader
+        and placement.in_sync(me) is None
+    )
 
 
 class Retirement:

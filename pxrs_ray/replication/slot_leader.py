@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from pxrs_ray.model import Offset
+from pxrs_ray.replication.catch_up_room import CatchUpRoom
 from pxrs_ray.replication.leader_effects import (
     Advanced,
     AskIsr,
@@ -54,6 +55,7 @@ class SlotLeader:
         self.ended = False
         self._me = me
         self._settings = settings
+        self._room = CatchUpRoom(settings.catch_up_bytes_per_s)
         self._effects: deque[LeaderEffect] = deque()
         self._replicas: dict[Disk, ReplicaHeard] = {}
         # The sets that were asked for since the last change, and when to ask again. Any of them may
@@ -93,9 +95,11 @@ class SlotLeader:
         """Whether enough replicas are in sync for an append to be acknowledged."""
         return not self.ended and len(self.placement.isr) >= self._settings.min_isr
 
-    def needs(self, min_isr: int) -> None:
-        """From now on so many replicas must be in sync for an append to be acknowledged."""
+    def needs(self, min_isr: int, catch_up_bytes_per_s: int) -> None:
+        """From now on so many replicas must be in sync for an append to be acknowledged, and so
+        much is sent at the most to those that are not."""
         self._settings = replace(self._settings, min_isr=min_isr)
+        self._room.bytes_per_s = catch_up_bytes_per_s
         for key in self.logs:
             self._advance(key)
 
@@ -196,12 +200,15 @@ class SlotLeader:
         if progress.sent < self.logs[key].end:
             if progress.sent == progress.end:
                 progress.again_ms = now_ms + self._settings.again_ms
-            if progress.ships < self._settings.ships_max:
+            may_ship = self._room.is_there(now_ms) or self._is_waited_for(disk)
+            if progress.ships < self._settings.ships_max and may_ship:
                 progress.ships += 1
                 self._effects.append(Ship(disk, key, progress.sent))
 
-    def shipped(self, ship: Ship, end: Offset, now_ms: int) -> None:
-        """What a `Ship` wanted is on its way, up to `end`."""
+    def shipped(self, ship: Ship, end: Offset, now_ms: int, size_bytes: int = 0) -> None:
+        """What a `Ship` wanted is on its way, up to `end`, in so many bytes."""
+        if self._room.bytes_per_s and not self._is_waited_for(ship.to):
+            self._room.take(size_bytes, now_ms)
         heard = self._replicas.get(ship.to)
         progress = heard.logs.get(ship.key) if heard is not None else None
         if heard is not None and progress is not None and progress.sent == ship.first:
@@ -213,6 +220,9 @@ class SlotLeader:
     def _waited_for(self) -> tuple[InSync, ...]:
         """The replicas in sync, and those that may be by now."""
         return (*self.placement.isr, *self._asked)
+
+    def _is_waited_for(self, disk: Disk) -> bool:
+        return any(member.disk == disk for member in self._waited_for())
 
     def _stored(self, member: InSync, key: LogKey) -> Offset:
         """Up to where a replica is known to have a log."""
@@ -288,7 +298,8 @@ class SlotLeader:
         # Whatever was lost on the way: what is not stored is sent again.
         if progress.sent > progress.end and now_ms >= progress.again_ms:
             progress.sent, progress.ships = progress.end, 0
-            self._ship(disk, heard, key, now_ms)
+        # There may be room for it now.
+        self._ship(disk, heard, key, now_ms)
         log = self.logs[key]
         to_tell = (log.high_watermark, log.start)
         again = progress.told != to_tell or now_ms >= progress.again_ms

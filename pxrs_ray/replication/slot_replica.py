@@ -133,13 +133,13 @@ class SlotReplica:
         ends = log.end_offset, log.durable_offset
         return LedLog(*ends, self._follower.logs[key].table, log.high_watermark)
 
-    def needs(self, min_isr: int, now_ms: int) -> None:
-        """So many replicas must be in sync from now on, whoever leads."""
-        if min_isr == self._settings.min_isr:
-            return
-        self._settings = replace(self._settings, min_isr=min_isr)
-        if self.leader is not None:
-            self.leader.needs(min_isr)
+    def needs(self, min_isr: int, catch_up_bytes_per_s: int, now_ms: int) -> None:
+        """From now on, whoever leads, so many replicas must be in sync, and those that are not are
+        sent so much at the most."""
+        before = self._settings
+        self._settings = replace(before, min_isr=min_isr, catch_up_bytes_per_s=catch_up_bytes_per_s)
+        if self.leader is not None and self._settings != before:
+            self.leader.needs(min_isr, catch_up_bytes_per_s)
             self._carry_out(now_ms)
 
     def opened(self, key: LogKey, log: ReplicaLog, now_ms: int) -> None:
@@ -265,7 +265,7 @@ class SlotReplica:
             b"".join(run.chunks),
         )
         self._effects.append(ToPeer(ship.to, frames))
-        self.leader.shipped(ship, end, now_ms)
+        self.leader.shipped(ship, end, now_ms, len(frames.data))
 
     def _have_begin(self, wanted: HaveBegin) -> None:
         assert self.leader is not None

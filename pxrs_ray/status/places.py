@@ -26,13 +26,21 @@ DEPOSED = "led by another"
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
     """One replica of a buffer: where its disk is ('' while that is away), whether it has all that
-    was acknowledged, and whether it leads."""
+    was acknowledged, and whether it leads. `place` is what its node has for the label by which
+    replicas are spread."""
 
     host: str
     node: str
     disk: str
     in_sync: bool
     leads: bool
+    place: str = ""
+
+    @property
+    def where(self) -> str:
+        """Its host, as people read it."""
+        place = f" ({self.place})" if self.place else ""
+        return f"{self.host or 'away'}{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,7 @@ class BufferStatus:
     def other_hosts(self) -> str:
         """Where else it has replicas, as people read it."""
         others = [one for one in self.replicas if not one.leads]
-        return ", ".join(f"{r.host or 'away'}{'' if r.in_sync else ' (behind)'}" for r in others)
+        return ", ".join(f"{each.where}{'' if each.in_sync else ' (behind)'}" for each in others)
 
     @property
     def short_node(self) -> str:

@@ -38,6 +38,7 @@ class Kind(StrEnum):
     BUFFER_DEPOSED = "buffer_deposed"
     BUFFERS_UNEVEN = "buffers_uneven"
     REPLICAS_BEHIND = "replicas_behind"
+    REPLICAS_TOGETHER = "replicas_together"
     DISK_FILLS = "disk_fills"
     DISK_FULL = "disk_full"
     APPENDS_REFUSED = "appends_refused"
@@ -90,6 +91,7 @@ _WARNINGS = frozenset(
         Kind.BUFFER_MOVES,
         Kind.BUFFERS_UNEVEN,
         Kind.REPLICAS_BEHIND,
+        Kind.REPLICAS_TOGETHER,
         Kind.DISK_FILLS,
         Kind.OFFSETS_LOST,
         Kind.GROUP_BEHIND,

@@ -154,6 +154,11 @@ def _remedy(report: Report, topology: str, queue: str) -> str:
                 "nothing, where that host is back soon: it catches up. If it never comes, another "
                 "host takes its place after replace_host_after_s, where there is one"
             )
+        case Kind.REPLICAS_TOGETHER:
+            return (
+                f"`pxrs move {buffer} --from HOST -t {on}` takes one of them to another place, "
+                "where there is a host with a disk: if this one is lost, so are both"
+            )
         case Kind.BUFFER_MOVES:
             return "nothing: it serves until the end of the copy, and then at its new home"
         case Kind.BUFFER_CANNOT_MOVE:

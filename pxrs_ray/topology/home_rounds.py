@@ -6,7 +6,8 @@ carried out: in this order, one round after the other. A slot that waits holds u
 start, not the other slots, not the round. While nobody tells which nodes live nothing is decided. A
 slot that moves, or is being placed, is left alone; a round changes no other slot's home than those
 that it has decided about. Every disk is looked at once: where one tells of a later home of a slot
-than the registry knows, nobody serves that slot.
+than the registry knows, nobody serves that slot. While all is where it belongs, fewer rounds are
+due: each asks who lives, which nobody has to know then. A buffer that does not answer ends that.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from pxrs_ray.topology.move_plan import REGISTRY_REMEDY, registry_stays_behind
 from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.older_registry import later_homes
 from pxrs_ray.topology.slot_table import SlotTable
+
+# Of so many beats one has a round, while all is where it belongs.
+CALM_BEATS = 4
 
 HomesChange = Callable[[Homes], Homes]
 Seen = Callable[[Slot], SlotSeen]
@@ -112,6 +116,8 @@ class HomeRounds:
         self._placing: set[Slot] = set()
         self._moving: set[Slot] = set()
         self._begun = False
+        self._calm = False
+        self._beats = 0
 
     # --- the document -----------------------------------------------------------------------------
 
@@ -127,8 +133,24 @@ class HomeRounds:
 
     # --- rounds -----------------------------------------------------------------------------------
 
+    def is_due(self) -> bool:
+        """Whether there is to be a round at this beat."""
+        self._beats += 1
+        if self._is_calm() and self._beats < CALM_BEATS:
+            return False
+        self._beats = 0
+        return True
+
+    def _is_calm(self) -> bool:
+        """Whether the last round had nothing to do, and nothing has happened since."""
+        busy = self._placing or self._moving or self.troubles
+        hosted = self._table.hosted()
+        all_there = len(hosted) == self._table.count and not any(map(self._table.is_missed, hosted))
+        return self._calm and all_there and not busy
+
     def round(self) -> Steps[list[NodeSeen] | None]:
         """Decide once, and begin what was decided; answers the nodes that live, where known."""
+        self._calm = False
         told: list[NodeSeen] | None = yield LivingNodes()
         if told is None:
             return None
@@ -159,6 +181,9 @@ class HomeRounds:
             if slot not in self._placing:
                 self._placing.add(slot)
                 yield BeginPlacing(slot, found.homes.slots[slot])
+        # A node that is not known yet, or is about to go, may have what somebody waits for.
+        unsure = any(node.unknown or node.draining for node in nodes)
+        self._calm = not (unsure or other or found.waits or self.registry_goes)
         return told
 
     def placed(self, slot: Slot) -> None:

@@ -17,7 +17,8 @@ class NodeSeen:
     """A living node of the cluster. `disk` is '' where there is none, or while nobody has looked
     (`unknown`); `slots` are those whose logs lie there, each with the age of that copy, and
     `terms` are what it tells of those logs, and `own_terms` of this topology's own.
-    `free_bytes` is what its disk had left when somebody looked."""
+    `free_bytes` is what its disk had left when somebody looked. `labels` are those that Ray has of
+    the node."""
 
     node: str
     host: str
@@ -30,6 +31,12 @@ class NodeSeen:
     free_bytes: int | None = None
     terms: Mapping[Slot, Terms] = field(default_factory=dict)
     own_terms: Mapping[Slot, Terms] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, spread_by: str) -> str:
+        """What may be lost with it at once: all that have the same value of that label. A node that
+        does not have the label is lost alone, as every host is where none is named."""
+        return f"={self.labels[spread_by]}" if self.labels.get(spread_by) else self.host
 
 
 def told_term(slot: Slot, nodes: Iterable[NodeSeen]) -> int:

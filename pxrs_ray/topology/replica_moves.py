@@ -29,11 +29,13 @@ SlotsPlaced = Mapping[Slot, Placement]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Where replicas may be: so many of a slot, on these nodes. `overdue` disks are given up."""
+    """Where replicas may be: so many of a slot, on these nodes, spread by that label of theirs.
+    `overdue` disks are given up."""
 
     replicas: int
     nodes: Sequence[NodeSeen]
     overdue: Collection[Disk] = frozenset()
+    spread_by: str = ""
 
     def drained(self) -> frozenset[Disk]:
         """The disks that go with their nodes, and are on none that stays."""
@@ -129,7 +131,8 @@ class ReplicaMoves:
         placement = placed[slot]
         leaving = [disk for disk in placement.replicas if disk in goes]
         disks = {each: one.replicas for each, one in placed.items()}
-        new = target or another_disk(slot, disks, leaving, wanted.nodes, living)
+        where = disks, leaving, wanted.nodes, living, wanted.spread_by
+        new = target or another_disk(slot, *where)
         if new is None:
             count = len(placement.replicas) - len(leaving)
             self.stuck[slot] = (
@@ -145,6 +148,19 @@ class ReplicaMoves:
         return BeOn(placement.version, (*kept, new))
 
 
+def left_behind(
+    placed: SlotsPlaced, nodes: Sequence[NodeSeen], wanted: int
+) -> list[tuple[Slot, Disk]]:
+    """The slots that disks have logs of, and no replica: each was replaced while it was away. Only
+    where all replicas that are wanted are in sync: until then nothing that could help goes."""
+    found = []
+    for slot, placement in sorted(placed.items()):
+        if len(placement.isr) == len(placement.replicas) >= wanted:
+            has = {node.disk for node in nodes if node.disk and slot in node.slots}
+            found += [(slot, disk) for disk in sorted(has - set(placement.replicas))]
+    return found
+
+
 def _one_less(
     placement: Placement,
     stay: Sequence[Disk],
@@ -157,7 +173,12 @@ def _one_less(
     if not goes and len(stay) > wanted.replicas:
         has = Counter(disk for one in placed.values() for disk in one.replicas)
         not_leading = [disk for disk in stay if disk != placement.leader]
-        not_leading.sort(key=lambda d: (placement.in_sync(d) is not None, d in living, -has[d], d))
+        at = {node.disk: node.place(wanted.spread_by) for node in wanted.nodes}
+        many = Counter(at.get(disk, disk) for disk in stay)
+        shares = {disk: many[at.get(disk, disk)] for disk in stay}
+        not_leading.sort(
+            key=lambda d: (placement.in_sync(d) is not None, d in living, -shares[d], -has[d], d)
+        )
         goes = not_leading[:1]
     for disk in goes:
         left = tuple(each for each in placement.replicas if each != disk)

@@ -16,7 +16,7 @@ from pxrs_ray.actors.buffer import local_socket
 from tests.actors.recording import Notebook
 from tests.actors.worker_bench import bench as bench
 from tests.contract.certificates import Certificates, make_certificates
-from tests.light_ray import end_log_monitor
+from tests.light_ray import end_log_monitor, let_agents_look_seldom
 
 RAY_CPUS = 4
 
@@ -28,6 +28,7 @@ def ray_cluster() -> Iterator[Any]:
     """A local Ray with 4 CPUs (whatever the machine has); answers ray.init's context."""
     import ray
 
+    let_agents_look_seldom()
     context = ray.init(
         address="local",
         num_cpus=RAY_CPUS,

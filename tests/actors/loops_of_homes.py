@@ -13,7 +13,7 @@ from pxrs_ray.actors.cluster import node_watch
 from pxrs_ray.actors.coordinator import buffer_moves, home_controller, leadership
 from pxrs_ray.supervision.supervisor import Supervisor
 from pxrs_ray.topology.disk_survey import Asked, Looked
-from pxrs_ray.topology.homes import Home
+from pxrs_ray.topology.homes import Home, Homes
 from pxrs_ray.topology.node_seen import NodeSeen
 from tests.actors.test_supervision import Fails
 
@@ -31,6 +31,7 @@ async def _rounds(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     made: Any = object.__new__(home_controller.HomeController)
     made._supervisor, made.round = Supervisor("homes"), answers(fails)
     made._kept_on = False
+    made.rounds = SimpleNamespace(is_due=lambda: True)
     made.keep_on()
     return made._supervisor.close
 
@@ -44,6 +45,17 @@ async def _placing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
         if not made._placing:
             made._begin_placing(0, None)
         await asyncio.sleep(0)
+    return made._supervisor.close
+
+
+async def _writing_down(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made: Any = object.__new__(home_controller.HomeController)
+    made._supervisor, made._writing = Supervisor("homes"), asyncio.Lock()
+    made.rounds = SimpleNamespace(homes=Homes(), kept=lambda homes: None)
+    made._put = answers(fails)
+    while not fails.worked.is_set():
+        await made.led(0, Home("disk", "node", "host"))
+        await asyncio.sleep(0.01)
     return made._supervisor.close
 
 
@@ -113,6 +125,7 @@ async def _looking_at_a_node(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 MADE = {
     "rounds of homes": _rounds,
     "placing a buffer": _placing,
+    "the homes of leaders": _writing_down,
     "buffers' leases": _confirming,
     "known ends": _known_ends,
     "leaving drained nodes": _bringing_away,

@@ -11,13 +11,14 @@ import pytest
 
 from pxrs_ray.actors.buffer.replica_host import ReplicaHost
 from pxrs_ray.actors.buffer.replica_peers import ReplicaPeers
-from pxrs_ray.actors.coordinator import replica_controller
+from pxrs_ray.actors.coordinator import replica_controller, replica_placing
 from pxrs_ray.actors.coordinator.replica_controller import ReplicaController
 from pxrs_ray.replication.leader_effects import AskIsr
 from pxrs_ray.replication.placement import InSync, IsrChange, ReplicaSeen
 from pxrs_ray.replication.placements import KeepPlacements, Placements
 from pxrs_ray.replication.replica_calls import ReplicaAnswer
 from pxrs_ray.supervision.supervisor import Supervisor
+from pxrs_ray.topology.node_seen import NodeSeen
 from tests.actors.loops_of_homes import answers
 from tests.actors.test_supervision import Fails
 
@@ -34,6 +35,7 @@ def _controller(*effects: object) -> Any:
     made._table = SimpleNamespace(
         placements=SimpleNamespace(slots={0: placement}),
         take_effect=lambda: left.pop() if left else None,
+        tick=lambda now_ms: None,
         look=lambda now_ms: None,
         heard=lambda *arguments: None,
         kept=lambda *arguments: None,
@@ -62,7 +64,7 @@ def _again(fails: Fails, made: Any, begin: Callable[[], None]) -> Any:
 
 async def _placing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     made = _controller()
-    made._table.look = lambda now_ms: fails()
+    made._table.tick = lambda now_ms: fails()
     made.keep_on()
     return made._supervisor.close
 
@@ -94,6 +96,26 @@ async def _ending(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     made = _controller()
     patch.setattr(replica_controller.gcs, "kill", answers(fails))
     return await _again(fails, made, lambda: made._end(0, DISK))
+
+
+async def _sweeping(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made = _controller()
+    del made._place_replicas
+    made._homing = SimpleNamespace(nodes=[NodeSeen("n", "h", LEADER)])
+    made._how = SimpleNamespace(replicas=1, replace_after_ms=1, spread_by="")
+    made._away = SimpleNamespace(
+        see=lambda *a: None, to_note=lambda ms: None, overdue=lambda ms: frozenset()
+    )
+    made._table.living, made._moves = lambda *a: {}, SimpleNamespace(step=lambda *a: None)
+    made._take_step, made._watch = lambda *a: None, lambda *a: None
+    made._is_wanted, made._sweep = lambda *a: False, answers(fails)
+    patch.setattr(replica_placing, "left_behind", lambda *a: [(0, DISK)])
+
+    def placing() -> None:
+        made._swept = set()
+        made._place_replicas()
+
+    return await _again(fails, made, placing)
 
 
 def _answer(life: int = 1, leads: int = 0, missing: tuple[str, ...] = ()) -> ReplicaAnswer:
@@ -169,6 +191,7 @@ MADE = {
     "a replica's watch": _watching,
     "telling a replica": _telling,
     "ending a replica": _ending,
+    "logs left behind": _sweeping,
     "a replica's return": _returning,
     "a replica's logs": _opening,
     "serving from a leader": _serving,

@@ -335,6 +335,8 @@ def test_an_interval_log_is_synced_soon_and_a_reader_of_always_sees_synced_only(
             return buffer._manager.log("q", 0).durable_offset == 1
 
         await until(durable)
+        # It is counted once all of its logs are synced.
+        await until(lambda: buffer._writer.syncs >= 1)
         assert (await buffer.stats()).syncs >= 1
 
     use(tmp_path, test)

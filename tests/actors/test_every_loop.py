@@ -48,6 +48,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 HERE = "test_every_loop::"
 THREADS = "test_every_thread::"
 GROUP = "test_group_faults::test_one_fault_fails_one_group_which_heals"
+OF_ITSELF = f"{THREADS}test_what_a_buffer_does_of_itself_goes_on"
 LOOPS = f"{HERE}test_a_loop_goes_on_and_is_told"
 SUPERVISION = "test_supervision::"
 BESIDE = f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
@@ -85,9 +86,11 @@ PLACES = {
     ): f"{THREADS}test_a_thread_goes_on",
     ("actors/coordinator/home_controller.py", "rounds"): LOOPS,
     ("actors/coordinator/home_controller.py", ""): LOOPS,
+    ("actors/coordinator/home_controller.py", "homes"): LOOPS,
     ("actors/coordinator/replica_controller.py", "placing"): LOOPS,
     ("actors/coordinator/replica_controller.py", "keeping placements"): LOOPS,
     ("actors/coordinator/replica_controller.py", "telling a replica"): LOOPS,
+    ("actors/coordinator/replica_placing.py", "logs left behind"): LOOPS,
     ("actors/coordinator/replica_controller.py", "ending a replica"): LOOPS,
     ("actors/coordinator/replica_controller.py", "a replica's return"): LOOPS,
     ("actors/coordinator/replica_controller.py", "a replica's logs"): LOOPS,
@@ -126,14 +129,9 @@ PLACES = {
     ("actors/coordinator/tenant_router.py", "moves"): LOOPS,
     ("actors/coordinator/tenant_router.py", "the consumers of tenant"): LOOPS,
     ("actors/client/tenants.py", "pxrs-tenants"): f"{THREADS}test_a_thread_goes_on",
-    (
-        "actors/buffer/maintenance.py",
-        "mending",
-    ): f"{THREADS}test_what_a_buffer_does_of_itself_goes_on",
-    (
-        "actors/buffer/maintenance.py",
-        "retention",
-    ): f"{THREADS}test_what_a_buffer_does_of_itself_goes_on",
+    ("actors/buffer/maintenance.py", "mending"): OF_ITSELF,
+    ("actors/buffer/maintenance.py", "retention"): OF_ITSELF,
+    ("actors/buffer/maintenance.py", "scrubbing"): OF_ITSELF,
     ("actors/cluster/watchdog.py", "beat"): LOOPS,
     ("actors/cluster/watchdog.py", "pxrs-pulse"): f"{THREADS}test_a_pulse_is_answered_again",
     ("actors/cluster/watchdog.py", "pxrs-watchdog"): f"{THREADS}test_a_thread_goes_on",

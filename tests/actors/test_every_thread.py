@@ -37,6 +37,7 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.link_messages import append_call
 from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import BufferAway
+from pxrs_ray.log import scrub
 from pxrs_ray.supervision import coordinator_watch
 from pxrs_ray.supervision.restart_rules import RestartRules
 from pxrs_ray.supervision.supervisor import Supervisor, problems_here
@@ -258,14 +259,21 @@ def test_a_writer_answers_every_job_and_goes_on(kind: str, size_bytes: int) -> N
 
 
 @every_kind
-@pytest.mark.parametrize("what", ["mending", "retention"])
-def test_what_a_buffer_does_of_itself_goes_on(what: str, kind: str) -> None:
+@pytest.mark.parametrize("what", ["mending", "retention", "scrubbing"])
+def test_what_a_buffer_does_of_itself_goes_on(
+    monkeypatch: pytest.MonkeyPatch, what: str, kind: str
+) -> None:
+    monkeypatch.setattr(scrub, "STEP_REST_S", 0.01)
+    monkeypatch.setattr(scrub, "ROUND_REST_S", 0.01)
+
     async def main() -> None:
         fails, log = Fails(kind, 2), Log()
         log.fails = fails
         manager: Any = SimpleNamespace(
             due=lambda now_ms: fails() or [] if what == "mending" else [],
             to_retain=lambda now_ms: [log] if what == "retention" else [],
+            all_logs=lambda: fails() or [] if what == "scrubbing" else [],
+            files=None,
         )
         made = log_writer.LogWriter(lambda log: None)
         loops = maintenance.Maintenance(manager, SimpleNamespace(behind=False), made, {})  # type: ignore[arg-type]

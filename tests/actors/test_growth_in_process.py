@@ -16,7 +16,13 @@ from pxrs_ray.actors.buffer import inspection
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.coordinator.coordinator import Coordinator
 from pxrs_ray.actors.coordinator.group_status import Observed
-from pxrs_ray.actors.coordinator.metrics import REPEAT_AFTER_S, TopologyMetrics
+from pxrs_ray.actors.coordinator.metrics import (
+    METRICS,
+    REPEAT_AFTER_S,
+    REPORT_EVERY_S,
+    Sources,
+    TopologyMetrics,
+)
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.data.batch import Batch
@@ -24,7 +30,7 @@ from pxrs_ray.data.protocol import BufferGrant, LogEnds, QueueSpec
 from pxrs_ray.group.transitions import PartitionPhase
 from pxrs_ray.log.ends_heard import EndsHeard
 from pxrs_ray.model import PartitionRow
-from pxrs_ray.status.answers import GroupStatus, PartitionStatus
+from pxrs_ray.status.answers import GroupStatus, PartitionStatus, StoreStatus, TopologyStatus
 from tests.actors.fake_buffers import stand_in
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
@@ -219,6 +225,63 @@ def test_metrics_of_a_partition_that_sleeps_are_not_set_with_each_report(
     assert ("consumer_lag_messages", 3, ("g", "c")) in made, "of all, also of those that sleep"
     now_s[0] += REPEAT_AFTER_S
     assert report(asleep, late) == [("0", 0), ("1", 3)], "Ray forgets one that nobody sets"
+
+
+def test_what_is_0_of_nearly_all_partitions_is_told_of_those_where_it_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, metrics, now_s = [], TopologyMetrics("shop"), [100.0]
+    monkeypatch.setattr("pxrs_ray.actors.coordinator.metrics.time.monotonic", lambda: now_s[0])
+    gauge: Any = SimpleNamespace(
+        set=lambda value, labels: made.append((labels["partition"], value))
+    )
+    metrics._made["lag_seconds"] = gauge
+    asleep = PartitionStatus(0, "owned", "c", 1, 5, 5, 0, 0, 0)
+    late = replace(asleep, partition=1, end_offset=8, lag=3, lag_ms=2_000)
+
+    def report(*partitions: PartitionStatus) -> list[tuple[str, float]]:
+        made.clear()
+        now_s[0] += REPEAT_AFTER_S
+        group: Any = GroupStatus("shop", "g", "q", 1, 1, "sticky", False, 1, partitions, (), "")
+        metrics._report_group(group, None)
+        return list(made)
+
+    others = [replace(asleep, partition=number) for number in (2, 3)]
+    assert report(asleep, late, *others) == [("0", 0), ("1", 2.0)]
+    assert report(asleep, replace(late, lag=0, lag_ms=0), *others) == [("0", 0), ("1", 0)]
+    assert report(asleep, replace(late, lag=0, lag_ms=0), *others) == [("0", 0)]
+
+
+def test_reports_are_rarer_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, now_s = TopologyMetrics("shop"), [100.0]
+    monkeypatch.setattr("pxrs_ray.actors.coordinator.metrics.time.monotonic", lambda: now_s[0])
+    for name in METRICS:
+        metrics._made[name] = SimpleNamespace(
+            set=lambda *_: None, inc=lambda *_: None, observe=lambda *_: None
+        )
+    sleeps = PartitionStatus(0, "owned", "c", 1, 5, 5, 0, 0, 0)
+    disk_free = iter(range(1_000_000, 2_000_000, 4_096))
+
+    def pause_s(partition: PartitionStatus) -> float:
+        now_s[0] += metrics.pause_s()
+        group: Any = GroupStatus("shop", "g", "q", 1, 1, "sticky", False, 1, (partition,), (), "")
+        store = StoreStatus("sqlite", "a file", True, 0, 0, 0.0)
+        status = TopologyStatus("shop", "", 1, 0.0, 1, store, (), (group,))
+        stats: Any = SimpleNamespace(
+            rss_bytes=1, bytes_kept=2, fenced=0, disk_free_bytes=next(disk_free), refused=0
+        )
+        stats.links = stats.link_calls = stats.strangers_refused = 0
+        metrics.report(Sources(status, {}, {0: stats}, []))
+        return metrics.pause_s()
+
+    assert pause_s(sleeps) == REPORT_EVERY_S, "all is new"
+    for _ in range(4):
+        assert pause_s(sleeps) == 2 * REPORT_EVERY_S, "a disk's free room is always another"
+    behind = replace(sleeps, end_offset=6, lag=1)
+    assert pause_s(behind) == REPORT_EVERY_S
+    assert pause_s(behind) == 2 * REPORT_EVERY_S
+    assert pause_s(replace(behind, checkpoint=6, lag=0)) == REPORT_EVERY_S
+    assert 2 * REPORT_EVERY_S < 2 * 10.0, "Ray drops a gauge after two exports of its own"
 
 
 def _partition_threads() -> list[str]:

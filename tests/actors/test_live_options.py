@@ -147,7 +147,7 @@ def test_each_live_option_of_a_queue_is_set_on_logs_that_are_open(stage: Stage) 
 
     assert {*QUEUE, "replies"} == live(QueueConfig)
     # How many replicas there are is changed where there are several: test_replica_places.
-    tried_here = {*TOPOLOGY, "replicas", "min_isr"}
+    tried_here = {*TOPOLOGY, "replicas", "min_isr", "spread_by", "catch_up_bytes_per_s"}
     assert tried_here == live(PxrsConfig, "queues", "groups", *QUEUE, *live(GroupConfig))
     with scene_on(stage) as scene:
         before = scene.who()

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pxrs_ray.actors.buffer import replica_host
 from pxrs_ray.actors.coordinator import replica_controller
+from pxrs_ray.actors.coordinator.replica_followers import ReplicasWanted
 from pxrs_ray.data.protocol import Appended
 from pxrs_ray.errors import BufferAway, UsageError
 from pxrs_ray.replication.slot_leader import SlotLeader
@@ -200,18 +202,18 @@ def test_the_number_of_replicas_and_the_least_in_sync_change_while_appends_go_on
     async def scene(group: Group) -> None:
         async with load(group) as running:
             for replicas, least in ((3, 2), (2, 1), (3, 3), (2, 2), (2, 1)):
-                group.controller.follow(replicas, least, 1_000)
+                group.controller.follow(ReplicasWanted(replicas, least, 1_000, ""))
                 await group.until(
                     lambda: len(group.isr()) == len(group.placement.replicas) == replicas,  # noqa: B023
                     "as many are in sync",
                 )
                 await running.goes_on()
-            group.controller.follow(2, 2, 1_000)
+            group.controller.follow(ReplicasWanted(2, 2, 1_000, ""))
             await group.until(lambda: leader_of(group)._settings.min_isr == 2, "it is heard")
             lost = group.following_in_sync()
             await group.kill(lost)
             await group.until(lambda: not leader_of(group).takes, "it leaves the set")
-            group.controller.follow(2, 1, 1_000)
+            group.controller.follow(ReplicasWanted(2, 1, 1_000, ""))
             await running.goes_on()
 
     played(scene, tmp_path, disks=3)
@@ -244,3 +246,24 @@ def test_a_process_that_ends_again_and_again_is_started_ever_more_seldom(
         assert 2 <= made[0] <= 7
 
     played(scene, tmp_path)
+
+
+def test_a_copy_takes_no_more_than_there_is_room_for_and_a_live_change_lets_it_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_host, "FRAMES_BYTES", 1)  # one frame is a message
+
+    async def scene(group: Group) -> None:
+        for number in range(40):
+            assert isinstance(await group.append(number), Appended)
+        slow = ReplicasWanted(3, 1, 1_000, catch_up_bytes_per_s=1)
+        group.controller.follow(slow)
+        await group.until(lambda: len(group.placement.replicas) == 3, "one more is placed")
+        await asyncio.sleep(1.0)
+        assert isinstance(await group.append(40), Appended), "nobody waits for it"
+        assert len(group.isr()) == 2
+        group.controller.follow(ReplicasWanted(3, 1, 1_000))
+        await group.until(lambda: len(group.isr()) == 3, "it has caught up")
+        assert await group.read() == list(range(41))
+
+    played(scene, tmp_path, disks=3)

@@ -143,6 +143,8 @@ def test_a_leader_is_prepared_while_it_learns_and_serves_nobody_before_it_knows_
             await put(name, text)
 
         group.controller._put = slow_put  # type: ignore[method-assign]
+        table = group.controller._table
+        table._rules = replace(table._rules, answer_ms=0)  # nobody waits for who may lead alone
         await group.kill(led)
         await group.until(lambda: group.leading != led, "another one is prepared")
         assert len(group.isr()) == 2 and group.serves is not None
@@ -154,6 +156,26 @@ def test_a_leader_is_prepared_while_it_learns_and_serves_nobody_before_it_knows_
         goes_on.set()
         await group.open()
         assert await group.read() == [0]
+
+    played(scene, tmp_path)
+
+
+def test_one_write_says_who_leads_and_that_the_dead_one_is_not_in_sync(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        assert isinstance(await group.append(0), Appended)
+        led, put, written = group.leading, group._put, []
+
+        async def counted(name: str, text: str) -> None:
+            written.append(text)
+            await put(name, text)
+
+        group.controller._put = counted  # type: ignore[method-assign]
+        await group.kill(led)
+        await group.until(lambda: group.leading != led, "another one leads")
+        assert group.isr() == {group.leading} and len(written) == 1
+        await group.open()
+        assert await group.read() == [0]
+        assert len(written) == 1
 
     played(scene, tmp_path)
 

@@ -64,9 +64,9 @@ def dashboard(cluster: Cluster, *options: str) -> Iterator[tuple[subprocess.Pope
     )
     try:
         assert server.stdout is not None
-        line = server.stdout.readline()
+        lines = iter(server.stdout.readline, "")
+        line = next(line for line in lines if "/?token=" in line)  # Ray may say something before
         address, _, token = line.split()[0].partition("/?token=")
-        assert token, line
         yield server, address, token
     finally:
         server.kill()
@@ -106,7 +106,7 @@ def test_one_page_shows_both_and_ends_though_pages_are_open(
         server.send_signal(ends_by)
         assert server.wait(60) == 0
         assert time.monotonic() - began_s < END_WAIT_S
-        assert server.stdout is not None and server.stdout.read() == "", "no traceback"
+        assert server.stdout is not None and "Traceback" not in server.stdout.read()
         for stream in streams.values():
             with suppress(OSError):
                 stream.close()

@@ -138,7 +138,8 @@ def metrics() -> str:
         "# Metrics",
         MADE,
         "",
-        "The coordinator of a topology reports these metrics every five seconds through "
+        "The coordinator of a topology reports these metrics every five seconds, and every ten "
+        "while nothing changes, through "
         "`ray.util.metrics`. They add no cost per message. In Prometheus each name begins with "
         "`ray_pxrs_`, and a counter's ends with `_total`. Use `rate(...)` of a counter for a rate.",
         "",

@@ -32,7 +32,9 @@ def run(*arguments: str, **environment: str) -> str:
 
 
 def last_line(output: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+    """What the example tells at its end; Ray may say there after it that a node has gone."""
+    [*_, told] = [line for line in output.splitlines() if line.startswith("{")]
+    found: dict[str, Any] = json.loads(told)
     return found
 
 

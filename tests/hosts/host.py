@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from tests.hosts import kernel
 from tests.hosts.rack import GATEWAY, NETWORK, Rack
-from tests.light_ray import NO_WORKERS_AHEAD, python_path
+from tests.light_ray import AGENTS_LOOK_SELDOM, NO_WORKERS_AHEAD, python_path
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = Path(sys.executable).parent
@@ -263,8 +263,9 @@ class Host:
             *(RAY, "start", *where, f"--node-ip-address={self.address}", f"--num-cpus={cpus}"),
             *(f"--object-store-memory={OBJECT_STORE_BYTES}", "--include-log-monitor=false"),
             *("--disable-usage-stats", f"--resources={json.dumps({self.name: 1000})}"),
+            f"--labels=zone={'odd' if self.index % 2 else 'even'}",
         ]
-        given = {**NO_WORKERS_AHEAD, **(environment or {})}
+        given = {**NO_WORKERS_AHEAD, **AGENTS_LOOK_SELDOM, **(environment or {})}
         return self.start(command, environment=given, stdout=output, stderr=subprocess.STDOUT)
 
     def stop_ray(self) -> None:

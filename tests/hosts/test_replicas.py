@@ -112,6 +112,21 @@ def test_a_host_with_replicas_is_drained_and_goes_with_nothing_on_it(cluster: Cl
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
 
 
+def test_replicas_are_spread_by_a_label_of_nodes(cluster: Cluster) -> None:
+    """Of three hosts one is alone in its zone: it has a replica of every buffer."""
+    world = cluster.world(replicas=2, spread_by="zone")
+    world.start()
+    world.settled()
+    for place in world.status()["places"]:
+        assert {one["place"] for one in place["replicas"]} == {"odd", "even"}, place
+    with world.load(0):
+        world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
+    kinds = [one["kind"] for one in world.status()["reports"]]
+    assert "replicas_together" not in kinds
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
 def test_killed_leaders_are_replaced_and_nothing_acknowledged_is_lost(world: World) -> None:
     with world.load(0, 1):
         world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")

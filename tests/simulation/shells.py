@@ -98,6 +98,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     ),
     "coordinator/group_creation.py": ("topology/group_making.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
+    "coordinator/lead_taking.py": ("topology/log_witness.py", "log/lease_grants.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
     "coordinator/member_api.py": ("group/group_coordinator.py",),
     "coordinator/move_planner.py": ("topology/move_plan.py",),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.light_ray import end_log_monitor
+from tests.light_ray import end_log_monitor, let_agents_look_seldom
 from tests.servers import skip_or_fail
 from tests.spark.helpers import RUN_BY, BuffersOnly
 
@@ -33,6 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def ray_cluster() -> Iterator[Any]:
     import ray
 
+    let_agents_look_seldom()
     context = ray.init(
         "local",
         num_cpus=RAY_CPUS,

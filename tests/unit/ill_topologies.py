@@ -88,6 +88,10 @@ ILL: dict[Kind, tuple[TopologyStatus, str]] = {
         reported(Kind.REPLICAS_BEHIND, "buffer 1 has 1 of 2 replicas in sync: not on host x", 1),
         "1 of 2 replicas",
     ),
+    Kind.REPLICAS_TOGETHER: (
+        reported(Kind.REPLICAS_TOGETHER, "buffer 1 has two replicas in one zone, east", 1),
+        "in one zone, east",
+    ),
     Kind.BUFFER_MOVES: (
         reported(Kind.BUFFER_MOVES, "buffer 1 moves from host 10.0.0.7 to 10.0.0.8", 1),
         "moves from host",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pxrs_ray.actors.buffer.log_writer import MANY_LOGS, SYNC_THREADS, in_threads
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import LogAway
+from pxrs_ray.errors import LogAway, LogError
+from pxrs_ray.files import Files
 from pxrs_ray.log.cold_pace import BUSY_BYTES_PER_S, READ_PART, REST_MOST_S, ColdPace
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.retained import TICK_MS
@@ -152,3 +156,50 @@ def test_a_reader_of_a_backlog_is_held_up_no_longer_than_the_appends_last() -> N
     now_s += 0.2
     pace.read(8 << 20, appended, now_s)
     assert pace.rest_s(now_s) == 0
+
+
+class SlowFiles(Files):
+    """A disk that takes a moment to sync, and how many waited for it at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now = self.most = 0
+
+    def sync(self, fd: int) -> None:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        time.sleep(0.01)
+        super().sync(fd)
+        with self._lock:
+            self._now -= 1
+
+
+def test_many_logs_wait_for_the_disk_together_when_they_are_made_opened_and_closed(
+    tmp_path: Path,
+) -> None:
+    spec = QueueSpec("q", MANY_LOGS, LIMITS, queue_id="one")
+    for life in range(2):
+        files = SlowFiles()
+        manager = LogManager(tmp_path, 0, 1, NOW_MS, files=files, each=in_threads)
+        most = [files.most]
+        for make in (True, False) if life == 0 else (False,):
+            manager.open(spec, {}, NOW_MS, make=make)
+        for partition in range(MANY_LOGS):
+            put(manager.log("q", partition), life)
+        most.append(files.most)
+        files.most = 0
+        manager.close()
+        most.append(files.most)
+        assert most[1:] == [SYNC_THREADS, SYNC_THREADS], f"in life {life}: {most}"
+
+
+def test_one_log_of_many_that_cannot_be_opened_takes_no_other_with_it(tmp_path: Path) -> None:
+    spec = QueueSpec("q", MANY_LOGS, LIMITS, queue_id="one")
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q" / "p00007").write_text("no folder")
+    manager = LogManager(tmp_path, 0, 1, NOW_MS, each=in_threads)
+    with pytest.raises(LogError, match="p00007"):
+        manager.open(spec, {}, NOW_MS, make=True)
+    assert len(manager.all_logs()) == MANY_LOGS - 1
+    manager.close()

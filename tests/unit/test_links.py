@@ -13,6 +13,8 @@ from pxrs_ray.data.link_door import GREETING_BYTES, LinkOffer, Tickets, check_we
 from pxrs_ray.data.link_messages import (
     ANSWERS,
     CALLS,
+    MUCH_CALL_BYTES_MAX,
+    MUCH_CALLS,
     VERSION,
     LinkKind,
     append_call,
@@ -20,6 +22,8 @@ from pxrs_ray.data.link_messages import (
     failed_answer,
     fetch_call,
     fetched_answer,
+    hear_parts,
+    heard_answer,
     ping,
     pong,
 )
@@ -198,3 +202,21 @@ def test_tickets_end_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         tickets.admit(greeting(offers[2])[0], 62.0)
     assert tickets.admit(greeting(offers[4])[0], 62.0)
     assert len(tickets._given) == 1
+
+
+@given(st.lists(BYTES, max_size=5))
+def test_what_replicas_say_is_heard_as_it_is_said(messages: list[bytes]) -> None:
+    said = b"".join(hear_parts(9, messages))
+    assert heard(said, MUCH_CALLS)[::2] == (LinkKind.HEAR, (messages,))
+    assert heard(b"".join(heard_answer(9, None)))[::2] == (LinkKind.HEARD, None)
+    with pytest.raises(ProtocolError, match="is not taken here"):
+        heard(said, CALLS)  # a line for what is small carries none of it
+
+
+def test_what_replicas_say_has_a_bound_and_ends_where_it_says() -> None:
+    with pytest.raises(ProtocolError, match="at most"):
+        hear_parts(9, [bytes(MUCH_CALL_BYTES_MAX)])
+    head, count, size, data = hear_parts(9, [b"said"])
+    for broken in (count + size + data[:-1] + b"", count, b"\xff" + count[1:] + size + data):
+        with pytest.raises(ProtocolError):
+            heard(head[:4] + len(broken).to_bytes(4, "little") + head[8:] + broken, MUCH_CALLS)

@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import (
     HEADER_BYTES,
+    LARGE_BYTES,
     check_body,
     decode_body,
     frames_in,
     pack_header,
     producer_id,
     unpack_header,
+    whole_frame,
 )
+from pxrs_ray.data.message_form import binary_column
 from pxrs_ray.errors import LogCorrupted
 from tests.logs import wire
 
@@ -99,3 +102,24 @@ def test_a_body_that_is_no_batch_or_another_length_is_refused() -> None:
 def test_a_named_producer_has_always_the_same_id() -> None:
     assert producer_id("feed-1/7") == producer_id("feed-1/7") != producer_id("feed-1/8")
     assert len(producer_id("")) == 16
+
+
+def test_a_large_frame_is_the_same_bytes_made_without_a_join() -> None:
+    for size, kind in ((LARGE_BYTES // 4, bytes), (LARGE_BYTES, memoryview)):
+        packed, body = wire([b"x" * size], 7)
+        frame = whole_frame(unpack_header(packed), body)
+        # A join holds the interpreter's lock for as long as it takes; what numpy copies does not.
+        assert type(frame) is kind and bytes(frame) == packed + bytes(body)
+        ((header, inside),) = frames_in(frame)
+        assert Batch.from_frame(0, header, inside)[0].payload == b"x" * size
+
+
+def test_one_large_value_becomes_a_column_without_a_copy() -> None:
+    value = bytes(range(256)) * (LARGE_BYTES // 256)
+    column = binary_column([value], "payload")
+    assert column.to_pylist() == [value]
+    assert column.buffers()[2].address == pa.py_buffer(value).address
+    for other in ([value, None], [value[:-1]], [value.decode("latin-1")], pa.array([value])):
+        assert len(binary_column(other, "payload")) == len(other)
+    batch = Batch.of([None], [value], timestamp_ms=1)
+    assert Batch.from_wire(0, *batch.to_wire(b"p" * 16, 0, 0))[0].payload == value

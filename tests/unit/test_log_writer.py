@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.buffer.log_writer import LogWriter
+from pxrs_ray.actors.buffer.replica_buffer import ReplicaBuffer
 from pxrs_ray.log.partition_log import PartitionLog
-from pxrs_ray.log.write_turns import AT_ONCE_BYTES_MAX
+from pxrs_ray.log.write_turns import AT_ONCE_BYTES_MAX, WriteJob, WriteTurns
 from tests.actors.conditions import until
 from tests.logs import ALWAYS, NOW_MS, SMALL, open_log, wire
 
@@ -67,6 +68,65 @@ def test_what_runs_at_once_overtakes_nothing_that_was_given_before(tmp_path: Pat
         assert log.end_offset == 2
 
     use(tmp_path, test)
+
+
+def test_little_passes_much_of_other_logs_and_nothing_of_its_own(tmp_path: Path) -> None:
+    async def test(writer: LogWriter, log: PartitionLog, changed: list[PartitionLog]) -> None:
+        other = open_log(tmp_path / "other", SMALL)
+        go_on = threading.Event()
+        large = asyncio.ensure_future(writer.do(lambda: go_on.wait(WAIT_S), {other}))
+        await until(lambda: writer._turns.busy)
+        assert writer.at_once(appends(log, 0), {log}, 100)
+        assert not writer.at_once(appends(other, 0), {other}, 100), "it is being written"
+        assert not writer.at_once(appends(log, 1), {log, other}, 100)
+        queued = asyncio.ensure_future(writer.do(appends(log, 1), {log}, 100))
+        await until(lambda: bool(writer._turns._jobs))
+        assert not writer.at_once(appends(log, 2), {log}, 100), "it would pass one of its own"
+        assert log.end_offset == 1 and changed == [log]
+        go_on.set()
+        await asyncio.gather(large, queued)
+        assert writer.at_once(appends(log, 2), {log}, 100) and log.end_offset == 3
+        other.close()
+
+    use(tmp_path / "small", test)
+
+
+def test_where_logs_have_something_in_common_nothing_passes(tmp_path: Path) -> None:
+    log, other = open_log(tmp_path / "a", SMALL), open_log(tmp_path / "b", SMALL)
+    for apart in (True, False):
+        turns = WriteTurns(apart=apart)
+        turns.give(WriteJob(lambda: None, {other}))
+        assert turns.may_run_now({log}, 100) is apart
+        turn = turns.next_turn()
+        assert turn is not None and turns.may_run_now({log}, 100) is apart
+        turns.over(turn)
+        assert turns.may_run_now({log}, 100)
+    assert ReplicaBuffer.logs_apart is False
+    log.close()
+    other.close()
+
+
+def test_nothing_passes_a_job_that_may_be_about_any_log(tmp_path: Path) -> None:
+    async def test(writer: LogWriter, log: PartitionLog, changed: list[PartitionLog]) -> None:
+        go_on = threading.Event()
+        one = asyncio.ensure_future(writer.do(lambda: go_on.wait(WAIT_S), ()))
+        await until(lambda: writer._turns.busy)
+        assert not writer.at_once(appends(log, 0), {log}, 100), "such a one is under way"
+        other = open_log(tmp_path / "other", SMALL)
+        go_on.set()
+        await one
+        go_on.clear()
+        first = asyncio.ensure_future(writer.do(lambda: go_on.wait(WAIT_S), {other}))
+        await until(lambda: writer._turns.busy)
+        waits = asyncio.ensure_future(writer.do(lambda: None, ()))
+        await until(lambda: bool(writer._turns._jobs))
+        assert not writer.at_once(appends(log, 0), {log}, 100), "such a one waits"
+        go_on.set()
+        await asyncio.gather(first, waits)
+        assert writer.at_once(appends(log, 0), {log}, 100)
+        other.close()
+
+    use(tmp_path / "small", test)
 
 
 def test_much_and_what_must_be_synced_first_do_not_run_at_once(tmp_path: Path) -> None:

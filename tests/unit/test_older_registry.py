@@ -11,7 +11,13 @@ import pytest
 from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.log.identity import Identity, Terms
 from pxrs_ray.topology.away_time import AwayTime
-from pxrs_ray.topology.home_rounds import HomeRounds, KeepHomes, LivingNodes, LookAtDisks
+from pxrs_ray.topology.home_rounds import (
+    CALM_BEATS,
+    HomeRounds,
+    KeepHomes,
+    LivingNodes,
+    LookAtDisks,
+)
 from pxrs_ray.topology.homes import HOMES as CODEC
 from pxrs_ray.topology.homes import Home, Homes, SlotSeen, homes_from, leaving, settle
 from pxrs_ray.topology.node_seen import NodeSeen
@@ -151,6 +157,42 @@ def carried(rounds: HomeRounds, nodes: list[NodeSeen], looks: list[LookAtDisks])
                     answer = nodes
                 case KeepHomes(change):
                     rounds.kept(change(rounds.homes))
+
+
+def test_fewer_rounds_are_due_while_all_is_where_it_belongs() -> None:
+    table = SlotTable(2, 1_000, 0)
+    for slot in range(2):
+        table.begins_at(slot, HOME)
+        table.placed(slot, HOME, "buffer")
+        table.heard(slot, BufferInfo("t", slot, "life", 1, "n1", ()), 0)
+    kept = replace(HOMES, slots={0: HOME, 1: HOME})
+    serves = SlotSeen(answers=True, runs=True)
+    rounds = HomeRounds(kept, table, lambda _: serves, lambda: 0, AwayTime(lambda: 0, lambda: None))
+    assert [rounds.is_due() for _ in range(2)] == [True] * 2, "nothing is known yet"
+    calm = [False] * (CALM_BEATS - 1) + [True]
+
+    def due() -> list[bool]:
+        return [rounds.is_due() for _ in range(2 * CALM_BEATS)]
+
+    carried(rounds, [FIRST], [])
+    assert due() == calm * 2
+    table.look_failed(1, "it does not answer", is_gone=False)
+    assert all(due()), "a buffer is missed"
+    table.is_back(1)
+    assert due() == calm * 2
+    table.look_failed(1, "it is gone", is_gone=True)
+    table.is_back(1)
+    assert all(due()), "nobody serves its slot"
+    table.placed(1, HOME, "another")
+    rounds.hold(1)
+    assert all(due()), "it moves"
+    rounds.release(1)
+    carried(rounds, [FIRST, replace(OTHER, draining=True)], [])
+    assert all(due()), "a host is about to go"
+    carried(rounds, [FIRST], [])
+    assert due() == calm * 2
+    rounds.troubles[0] = "it cannot be started"
+    assert all(due())
 
 
 def test_a_host_that_comes_later_tells_too_and_its_word_stands() -> None:

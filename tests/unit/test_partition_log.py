@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pxrs_ray.data.link_messages import fetched_answer
 from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.data.protocol import Fetched
 from pxrs_ray.errors import (
     AlreadyExists,
     LogCorrupted,
@@ -311,4 +314,25 @@ def test_ends_tell_where_a_log_stands(tmp_path: Path) -> None:
     ends = log.ends()
     assert (ends.start_offset, ends.end_offset, ends.start_timestamp_ms) == (0, 3, 5)
     assert (ends.end_timestamp_ms, dict(ends.groups), ends.state) == (9, {"g": 1}, "open")
+    log.close()
+
+
+def test_a_large_message_is_read_from_memory_over_a_line_and_from_disk(tmp_path: Path) -> None:
+    limits = log_limits(frame_bytes_max=8 << 20, segment_bytes_max=4 << 20)
+    log = open_log(tmp_path, limits)
+    payloads = [b"small", b"x" * (3 << 20), b"after"]
+    for sequence, payload in enumerate(payloads):
+        put(log, sequence, [payload])
+    assert contents(log) == dict(enumerate(payloads))
+    run = log.read_tail(0, bytes_max=16 << 20)
+    assert run is not None
+    told = [Fetched(0, tuple(run.chunks), 3, 0, 3)]
+    assert sum(map(len, run.chunks)) < len(fetched_answer(1, told)) < 8 << 20
+    out_of_band: list[pickle.PickleBuffer] = []
+    large = [pickle.PickleBuffer(chunk) for chunk in run.chunks]
+    data = pickle.dumps(large, protocol=5, buffer_callback=out_of_band.append)
+    assert len(data) < 1_000 and len(out_of_band) == len(run.chunks)
+    log.close()
+    log = open_log(tmp_path, limits)
+    assert contents(log) == dict(enumerate(payloads))
     log.close()

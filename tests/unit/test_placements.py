@@ -8,6 +8,7 @@ from pxrs_ray.errors import StoreSchemaError, UsageError
 from pxrs_ray.replication.placement import InSync, IsrChange, Placement, ReplicaSeen
 from pxrs_ray.replication.placements import (
     PLACEMENTS,
+    AskReplicas,
     KeepPlacements,
     PlacementRules,
     Placements,
@@ -16,11 +17,14 @@ from pxrs_ray.replication.placements import (
     placements_from,
 )
 from pxrs_ray.topology.node_seen import NodeSeen
-from pxrs_ray.topology.replica_spread import another_disk, spread_replicas
+from pxrs_ray.topology.replica_spread import (
+    another_disk,
+    spread_replicas,
+)
 
 BOOT = "boot 1"
 A, B, C = (InSync(disk, BOOT) for disk in "abc")
-RULES = PlacementRules(heard_ms=250)
+RULES = PlacementRules(heard_ms=250, answer_ms=5)
 BOTH = Placement(("a", "b", "c"), (A, B), "a", 1, 1, 1)
 LATE_MS = 300
 
@@ -40,6 +44,13 @@ def effects(table: SlotPlacements) -> list[object]:
     return found
 
 
+def late(table: SlotPlacements, now_ms: int = LATE_MS, slot: int = 0) -> None:
+    """Nobody answers who is asked because a leader is missed."""
+    table.look(now_ms)
+    assert effects(table) == [AskReplicas(slot)]
+    table.look(now_ms + RULES.answer_ms)
+
+
 def kept(table: SlotPlacements) -> Placement:
     """What it wants to be durable."""
     [effect] = effects(table)
@@ -50,19 +61,71 @@ def kept(table: SlotPlacements) -> Placement:
 def test_nobody_hears_of_an_election_before_it_is_durable() -> None:
     table = table_of()
     table.died(0, "a", 1, LATE_MS)
+    late(table)
     led = kept(table)
     assert (led.leader, led.epoch, led.version) == ("b", 2, 2)
     assert table.placements.slots[0] == BOTH
-    table.look(LATE_MS + 1)
+    table.note_away({"c": 1_500}, LATE_MS + 1)
     assert effects(table) == [], "one write at a time"
     table.kept(True, LATE_MS + 2)
-    assert effects(table) == [TellReplicas(0, led)]
+    told, written = effects(table)
+    assert told == TellReplicas(0, led) and isinstance(written, KeepPlacements)
     assert table.placements.slots[0] == led
+
+
+def test_who_answers_since_the_leader_was_missed_leads_with_who_lives_by_one_write() -> None:
+    table, missed_ms = table_of(), LATE_MS + 10
+    table.died(0, "a", 1, missed_ms)
+    assert effects(table) == [AskReplicas(0)]
+    table.heard(0, "b", missed_ms - 1, ReplicaSeen(1, BOOT), missed_ms + 1)
+    assert effects(table) == [], "it was asked before: it may have gone with the leader"
+    table.heard(0, "b", missed_ms, ReplicaSeen(1, BOOT), missed_ms + 2)
+    led = kept(table)
+    assert (led.leader, led.epoch, led.isr) == ("b", 2, (B,))
+    table.kept(True, missed_ms + 3)
+    assert effects(table) == [TellReplicas(0, led)]
+
+
+def test_for_who_does_not_answer_nobody_leaves_the_in_sync_set() -> None:
+    table = table_of()
+    table.died(0, "a", 1, LATE_MS)
+    late(table)
+    led = kept(table)
+    assert (led.leader, led.isr) == ("b", (A, B)), "it may be gone, and the other one has all"
+
+
+def test_what_was_answered_before_another_leader_was_missed_counts_for_nothing() -> None:
+    table = table_of(Placement(("a", "b", "c"), (A, B, C), "a", 1, 1, 1))
+    table.died(0, "a", 1, LATE_MS)
+    effects(table)
+    table.heard(0, "b", LATE_MS, ReplicaSeen(1, BOOT), LATE_MS + 2)
+    table.heard(0, "c", LATE_MS, ReplicaSeen(1, BOOT), LATE_MS + 2)
+    assert kept(table).isr == (B, C)
+    table.died(0, "b", 1, LATE_MS + 3)
+    table.kept(True, LATE_MS + 4)
+    assert AskReplicas(0) in effects(table)
+    table.heard(0, "c", LATE_MS + 3, ReplicaSeen(1, BOOT), LATE_MS + 5)
+    assert effects(table) == []
+    table.heard(0, "c", LATE_MS + 4, ReplicaSeen(1, BOOT), LATE_MS + 6)
+    led = kept(table)
+    assert (led.leader, led.isr) == ("c", (C,))
+
+
+def test_a_leader_that_is_missed_is_asked_after_while_something_else_is_written() -> None:
+    table = table_of()
+    table.note_away({"c": 1_500}, LATE_MS)
+    effects(table)
+    table.died(0, "a", 1, LATE_MS + 1)
+    assert effects(table) == [AskReplicas(0)]
+    table.heard(0, "b", LATE_MS + 1, ReplicaSeen(1, BOOT), LATE_MS + 2)
+    table.kept(True, LATE_MS + 3)
+    assert kept(table).isr == (B,)
 
 
 def test_who_was_replaced_changes_and_tells_nothing_more() -> None:
     table = table_of()
     table.died(0, "a", 1, LATE_MS)
+    late(table)
     kept(table)
     table.kept(False, LATE_MS + 2)
     assert table.ended
@@ -77,7 +140,7 @@ def test_who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent() -> None:
     table.heard(0, "b", 10, ReplicaSeen(1, BOOT), 20)
     table.look(200)
     assert effects(table) == [] and table.absent(0, 200) is None
-    table.look(251)
+    late(table, 251)
     assert kept(table).leader == "b"
     assert table.absent(0, 251) == frozenset({"a", "c"})
     assert table.absent(7, 251) is None
@@ -86,6 +149,7 @@ def test_who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent() -> None:
 def test_an_answer_counts_from_when_it_was_asked_and_none_for_an_earlier_process() -> None:
     table = table_of()
     table.heard(0, "a", 310, ReplicaSeen(2, BOOT), 320)
+    late(table, 320)
     assert kept(table).leader == "b", "that process does not lead"
     table.heard(0, "a", 305, ReplicaSeen(1, BOOT), 330)
     assert table.living(0, 330)["a"].life == 2
@@ -118,6 +182,7 @@ def test_a_slot_leaves_a_disk_once_that_does_not_lead_and_only_as_it_was_seen() 
     table.change_disks(0, 1, ("d", "b", "c"), LATE_MS)
     assert effects(table) == []
     table.died(0, "a", 1, LATE_MS)
+    late(table)
     kept(table)
     table.kept(True, LATE_MS)
     effects(table)
@@ -232,6 +297,19 @@ def test_the_document_reads_back_and_a_newer_one_is_refused() -> None:
         placements_from(PLACEMENTS.encode_text(Placements(form=2)))
 
 
+def test_a_coordinator_that_was_late_itself_waits_for_as_much_longer_and_no_more() -> None:
+    table = table_of()
+    for now_ms in range(LATE_MS, LATE_MS + 200, 50):
+        table.tick(now_ms)
+    woken_ms = LATE_MS + 150 + 100 + 200  # it was late by that
+    table.tick(woken_ms)
+    assert effects(table) == [] and "a" in table.living(0, woken_ms), "its leader may live"
+    table.heard(0, "b", woken_ms, ReplicaSeen(1, BOOT), woken_ms)
+    assert effects(table) == []
+    table.tick(woken_ms + 1)
+    assert effects(table) == [AskReplicas(0)], "and no more than that"
+
+
 # --- where replicas go ----------------------------------------------------------------------------
 
 
@@ -284,6 +362,7 @@ def test_a_disk_has_a_process_for_each_slot() -> None:
         for disk in ("a", "b"):
             table.heard(slot, disk, LATE_MS, ReplicaSeen(1, BOOT), 0)
     table.died(1, "a", 1, LATE_MS)
+    late(table, slot=1)
     [effect] = effects(table)
     assert isinstance(effect, KeepPlacements)
     assert effect.placements.slots[0] == BOTH, "the one of slot 0 lives"
@@ -297,6 +376,7 @@ def test_who_began_a_moment_ago_elects_once_every_replica_has_answered() -> None
         table.heard(0, disk, 10, ReplicaSeen(1, BOOT), 20)
     assert effects(table) == [], "the one that led may be about to answer"
     table.heard(0, "a", 11, ReplicaSeen(2, BOOT), 21)
+    late(table, 21)
     assert kept(table).leader == "b"
     assert table.absent(0, 21) == frozenset()
 

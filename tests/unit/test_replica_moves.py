@@ -6,7 +6,7 @@ import pytest
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.replication.placement import InSync, Placement, ReplicaSeen
-from pxrs_ray.replication.retirement import Retirement
+from pxrs_ray.replication.retirement import Retirement, may_drop_damaged
 from pxrs_ray.topology.away_disks import AwayDisks
 from pxrs_ray.topology.move_plan import Kept, plan_replicas
 from pxrs_ray.topology.node_seen import NodeSeen
@@ -17,6 +17,7 @@ from pxrs_ray.topology.replica_moves import (
     ReplicaMoves,
     ReplicaStep,
     Wanted,
+    left_behind,
 )
 
 
@@ -168,3 +169,35 @@ def test_what_leaves_a_host_is_planned_and_nobody_waits_for_the_copy() -> None:
     room, nowhere, late = found.cannot
     assert "free it, or add a node" in room and "buffer 2 has no other host" in nowhere
     assert "the deadline is 2 s" in late
+
+
+def test_of_replicas_that_are_too_many_one_goes_whose_zone_has_another() -> None:
+    zones = {"a": "east", "b": "west", "c": "west", "d": "north"}
+    there = [node(disk, labels={"zone": zone}) for disk, zone in zones.items()]
+    seen = {disk: ReplicaSeen(1, "boot") for disk in "abcd"}
+    many = {0: placed("abcd", "abcd"), 1: placed("db", "db", "d"), 2: placed("da", "da", "d")}
+    by_zone = Wanted(3, there, spread_by="zone")
+    assert ReplicaMoves().step(0, many, seen, by_zone) == BeOn(7, ("a", "c", "d"))
+    by_host = Wanted(3, there)
+    assert ReplicaMoves().step(0, many, seen, by_host) == BeOn(7, ("a", "b", "c"))
+
+
+def test_a_damaged_log_is_dropped_by_none_that_leads_is_in_sync_or_taken_for_whole() -> None:
+    out, all_of_it = placed("ab", "a"), placed("ab", "ab")
+    assert may_drop_damaged("b", out, {"b"})
+    assert not may_drop_damaged("b", out, set()), "the coordinator takes it for whole"
+    assert not may_drop_damaged("b", out, None) and not may_drop_damaged("b", None, {"b"})
+    assert not may_drop_damaged("b", all_of_it, {"b"}), "it may be all that is left"
+    assert not may_drop_damaged("a", placed("ab", "b"), {"a"}), "it leads"
+
+
+def test_what_a_disk_has_that_was_replaced_is_left_behind_once_all_replicas_are_in_sync() -> None:
+    there = [
+        node("a"),
+        node("b"),
+        node("c", slots={0: (1, 1), 1: (1, 1)}),
+        node("", slots={0: (1, 1)}),
+    ]
+    assert left_behind({0: placed("ab", "ab"), 1: placed("ac", "ac")}, there, 2) == [(0, "c")]
+    assert left_behind({0: placed("ab", "a")}, there, 2) == [], "one is behind"
+    assert left_behind({0: placed("ab", "ab")}, there, 3) == [], "one more is to come"

@@ -25,6 +25,7 @@ from pxrs_ray.replication.peer_messages import (
     Stored,
 )
 from pxrs_ray.replication.placement import (
+    InSync,
     IsrChange,
     ReplicaSeen,
     accept_loss,
@@ -261,6 +262,17 @@ def test_what_was_lost_on_the_way_is_said_again() -> None:
 # --- who leads ------------------------------------------------------------------------------------
 
 
+def test_who_has_answered_is_elected_first_and_who_cannot_lead_leaves_the_set_by_it() -> None:
+    seen = {"b": ALIVE["b"], "c": ALIVE["c"]}
+    found = elect(placement(A, B, C), seen, synced_only=False, answered={"c"})
+    assert found is not None and (found.leader, found.isr) == ("c", (B, C))
+    again = {"a": ReplicaSeen(2, "boot 1"), "b": ReplicaSeen(1, "boot 2")}
+    found = elect(placement(A, B), again, synced_only=False, answered={"a", "b"})
+    assert found is not None and (found.leader, found.isr) == ("a", (A,))
+    found = elect(placement(A, B), again, synced_only=False, answered={"b"})
+    assert found is not None and (found.leader, found.isr) == ("a", (A, B))
+
+
 def test_only_who_is_in_sync_is_elected_and_nobody_leaves_the_set_by_it() -> None:
     found = elect(placement(A, B), {"b": ALIVE["b"], "c": ALIVE["c"]}, synced_only=False)
     assert found is not None
@@ -321,3 +333,46 @@ def test_kip_903_a_process_that_began_since_is_not_let_in_for_what_the_one_befor
     assert change_isr(stands, asked[-1], ALIVE) is not None
     newer = {**ALIVE, "b": ReplicaSeen(2, "boot 1")}
     assert change_isr(stands, asked[-1], newer) is None
+
+
+# --- catching up, bounded -------------------------------------------------------------------------
+
+
+def shipping(isr: tuple[InSync, ...], now_ms: int = 0) -> SlotLeader:
+    """A leader at 10 messages, of which b has none, and 1,000 bytes a second for who catches up."""
+    log = LedLog(10, 10, EpochTable([(0, 0), (1, 0)]))
+    settings = ReplicationSettings(lag_max_ms=400, again_ms=80, catch_up_bytes_per_s=1_000)
+    leader = SlotLeader("a", placement(*isr, epoch=2), {KEY: log}, settings, now_ms)
+    leader.heard(Position(2, Follower("b", "boot 1", 1), KEY, 1, 0, 0, 0, 0), now_ms)
+    return leader
+
+
+def ships(leader: SlotLeader) -> list[int]:
+    return [one.first for one in effects(leader) if isinstance(one, Ship)]
+
+
+def test_who_catches_up_is_sent_no_more_in_a_second_than_there_is_room_for() -> None:
+    leader, at_ms, sent = shipping((A,), 1_000), 1_000, 0
+    firsts = ships(leader)
+    while at_ms < 2_000:
+        for first in firsts:
+            sent += 1
+            leader.shipped(Ship("b", KEY, first), min(10, first + 1), at_ms, 200)
+        at_ms += 20
+        leader.heard(stored(sent), at_ms)
+        leader.tick(at_ms)
+        firsts = ships(leader)
+    assert 5 <= sent <= 6, "five of 200 bytes, and what was saved before"
+    leader.needs(1, 0)
+    leader.tick(at_ms)
+    assert ships(leader), "without a bound it goes on at once"
+
+
+def test_who_is_in_sync_or_about_to_be_is_sent_all_at_once() -> None:
+    for leader in (shipping((A, B)), shipping((A,))):
+        leader._room.take(1_000_000, 0)
+        ships(leader)
+        if B not in leader.placement.isr:
+            leader._asked = (A, B)
+        leader.shipped(Ship("b", KEY, 0), 5, 0, 200)
+        assert ships(leader) == [5]

@@ -10,7 +10,10 @@ import pytest
 from pxrs_ray.data.protocol import OutFrame, Refused
 from pxrs_ray.errors import (
     DeadlineExceeded,
+    LeaseOver,
+    PartitionFull,
     ProducerFenced,
+    PxrsError,
     UsageError,
 )
 from pxrs_ray.producer.sender import Call
@@ -67,6 +70,29 @@ def test_a_late_call_that_comes_before_the_new_epoch_is_not_doubled_by_it(tmp_pa
     harness.deliver(doubled)
     harness.deliver(asked.arguments())
     assert harness.payloads(0) == [b"0", b"1", b"2", b"3"]
+    harness.close()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"), [(LeaseOver, DeadlineExceeded), (PartitionFull, PartitionFull)]
+)
+def test_a_refusal_that_may_pass_is_tried_until_the_deadline_and_told_as_that(
+    tmp_path: Path, trouble: type[PxrsError], told: type[PxrsError]
+) -> None:
+    harness = Harness(tmp_path, sender_limits(append_timeout_ms=100))
+    harness.add(0)
+    tries = 0
+    while not harness.notes.settled:
+        for call in list(harness.sender.calls(harness.now_ms)):
+            tries += 1
+            # The answer to the last try comes after the deadline, before anybody looks at the time.
+            harness.now_ms += 40
+            refused = [Refused(0, trouble("its coordinator has not confirmed it"))]
+            harness.sender.answered(call, refused, harness.now_ms)
+        harness.now_ms += 1
+    assert tries == 3 and harness.now_ms > NOW_MS + 100
+    error = harness.notes.settled[0]
+    assert type(error) is told and "its coordinator has not confirmed it" in str(error)
     harness.close()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import stages
-from tests.stages import COMPUTING, STAGES, WAITING, Outcome, Stage, main, run_all
+from tests.stages import COMPUTING, RUNNERS, STAGES, WAITING, Outcome, Stage, main, run_all
 
 MIXED = """
 import pytest
@@ -241,7 +241,7 @@ def test_both_lanes_end_when_whoever_waits_is_interrupted(tmp_path: Path) -> Non
 
 
 def test_a_lane_that_is_done_takes_over_from_the_others_end(tmp_path: Path) -> None:
-    """Both that begin wait for the last, which the other lane has to run."""
+    """All that begin wait for the last, which the other lane has to run."""
     Path("test_waits.py").write_text(
         "import time\nfrom pathlib import Path\n"
         "def test_waits():\n"
@@ -256,7 +256,8 @@ def test_a_lane_that_is_done_takes_over_from_the_others_end(tmp_path: Path) -> N
             f"    Path('{name}').touch()\n"
             f"    time.sleep({3 if name == 'last' else 0})\n"
         )
-    names = {"one": "waits", "two": "waits", "middle": "middle", "last": "last"}
+    waits = dict.fromkeys(map(str, range(RUNNERS.count(WAITING))), "waits")
+    names = {**waits, "middle": "middle", "last": "last"}
     waiting = [Stage(n, tests=(f"test_{file}.py",), lane=WAITING) for n, file in names.items()]
     computing = Stage("sound", tests=("test_sound.py",))
     outcomes = run_all([computing, *waiting], tmp_path / "runs", time.monotonic() + 120)

@@ -28,7 +28,7 @@ READ_LATER = frozenset({b"RAY_NODE_ID", b"RAY_enable_pipe_based_agent_to_parent_
 # How Ray has some of its processes allocate.
 NOT_OF_SERVER = frozenset({b"LD_PRELOAD"})
 LOADED_S_MAX = 20.0
-LOOK_S = 0.01
+LOOK_S = 0.03
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 

@@ -99,6 +99,12 @@ def set_link_ports(name: str, ports: str) -> None:
     topology.apply(topology.config.changed(link_ports=ports))
 
 
+def set_replicas(name: str, replicas: int) -> None:
+    """Change the option on the running topology."""
+    topology = Topology(name)
+    topology.apply(topology.config.changed(replicas=replicas))
+
+
 def stop(name: str) -> None:
     """End the consumers."""
     Topology(name).group("g").stop()

@@ -2,6 +2,8 @@
 
 python -m tests.hosts.inside.pace TOPOLOGY latency COUNT PER_SECOND
 python -m tests.hosts.inside.pace TOPOLOGY batches SECONDS
+python -m tests.hosts.inside.pace TOPOLOGY fill COUNT
+python -m tests.hosts.inside.pace TOPOLOGY acks COUNT PER_SECOND
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import os
 import sys
 import time
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 from pxrs_ray.consumer.delivery import Delivery
@@ -58,14 +62,38 @@ def latency(producer: Any, count: int, per_second: float) -> None:
         producer.send(b"%d" % (number % 100), b"%.9f" % time.monotonic())
 
 
-def batches(producer: Any, seconds: float) -> int:
-    """Send columns as fast as they are taken; how many messages."""
+def acks(producer: Any, count: int, per_second: float) -> list[float]:
+    """Send at an even pace; for how long each message waited to be acknowledged, with those that
+    were sent before it."""
+    waiting: SimpleQueue[tuple[float, Any]] = SimpleQueue()
+    took: list[float] = []
+
+    def wait() -> None:
+        for _ in range(count):
+            sent_s, receipt = waiting.get()
+            receipt.result(FLUSH_S)
+            took.append(time.monotonic() - sent_s)
+
+    waiter = Thread(target=wait)
+    waiter.start()
+    due_s = time.monotonic()
+    for number in range(count):
+        due_s += 1 / per_second
+        time.sleep(max(0.0, due_s - time.monotonic()))
+        sent_s = time.monotonic()
+        waiting.put((sent_s, producer.send(b"%d" % (number % 100), b"x" * PAYLOAD_BYTES)))
+    waiter.join()
+    return took
+
+
+def batches(producer: Any, seconds: float, count: int | None = None) -> int:
+    """Send columns as fast as they are taken, for so long or so many; how many messages."""
     import pyarrow as pa
 
     keys = pa.array([b"%d" % (number % 1_000) for number in range(BATCH)], pa.binary())
     payloads = pa.array([os.urandom(PAYLOAD_BYTES)] * BATCH, pa.binary())
     sent, end_s = 0, time.monotonic() + seconds
-    while time.monotonic() < end_s:
+    while time.monotonic() < end_s if count is None else sent < count:
         producer.send_batch(keys, payloads)
         sent += BATCH
     return sent
@@ -79,15 +107,20 @@ def main() -> None:
     connect()
     from pxrs_ray.actors.client.topology import Topology
 
-    began_s = time.monotonic()
+    began_s, took = time.monotonic(), []
     with Topology(name).producer("q") as producer:
         if what == "latency":
             latency(producer, int(numbers[0]), float(numbers[1]))
             sent = int(numbers[0])
+        elif what == "acks":
+            took = acks(producer, int(numbers[0]), float(numbers[1]))
+            sent = int(numbers[0])
+        elif what == "fill":
+            sent = batches(producer, 0.0, int(numbers[0]))
         else:
             sent = batches(producer, float(numbers[0]))
         producer.flush(FLUSH_S)
-    told = {"sent": sent, "began_s": began_s, "ended_s": time.monotonic()}
+    told = {"sent": sent, "began_s": began_s, "ended_s": time.monotonic(), "took_s": took}
     print(json.dumps(told), file=out, flush=True)
 
 

@@ -199,7 +199,7 @@ class Leader(LeaderHomes):
 
     def _keep_on(self) -> None:
         """What is done again and again, by a coordinator that has started."""
-        self.every(ROUND_MS, lambda: self._do(self._rounds_once()))
+        self.every(ROUND_MS, lambda: self.homes.is_due() and self._do(self._rounds_once()))
         self.every(CONFIRM_MS, lambda: self._do(self._confirm()))
         self.every(CONFIRM_MS * 3, lambda: self._do(self._keep_ends()))
         self.every(CONFIRM_MS * 4, self._give_epoch)

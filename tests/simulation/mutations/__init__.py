@@ -15,6 +15,7 @@ from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
 from tests.simulation.mutations.defects import DEFECTS
 from tests.simulation.mutations.delaying import DELAYING
+from tests.simulation.mutations.electing import ELECTING
 from tests.simulation.mutations.ends import ENDS
 from tests.simulation.mutations.feeding import FEEDING
 from tests.simulation.mutations.few_files import FEW_FILES
@@ -65,6 +66,7 @@ _ALL = (
     *HOMES,
     *SCALING,
     *BUFFERS,
+    *ELECTING,
     *REPLICATING,
     *REPLICA_MOVES,
     *REPLICAS_HOSTED,

@@ -30,8 +30,9 @@ FEW_FILES = (
                 "                    pass\n",
             ),
         ),
-        ("NothingLost", "LogsKeep"),
-        (*CUTS, "disk_trouble=8"),
+        ("NothingLost", "LogsKeep", "ComesToRest"),
+        ("open_max=1", "partitions=4", "durability=1", "worn=0", "power_cut=6", "disk_trouble=8"),
+        first_seed=160,
     ),
     Mutation(
         "a lock outlasts the closing of its file (simulated)",

@@ -119,6 +119,16 @@ FILES = (
         ),
     ),
     _noticed(
+        "a small job passes none that waits for a turn and is about its log",
+        "test_log_writer.py::test_little_passes_much_of_other_logs_and_nothing_of_its_own",
+        Change("log/write_turns.py", " or not self._named.isdisjoint(its):", ":"),
+    ),
+    _noticed(
+        "jobs of logs that have something in common run one after the other",
+        "test_log_writer.py::test_where_logs_have_something_in_common_nothing_passes",
+        Change("log/write_turns.py", "if not (self._apart and its)", "if not its"),
+    ),
+    _noticed(
         "what was written is synced before its file is closed to make room",
         f"{_BOUNDED}what_was_written_is_synced_before_its_file_is_closed",
         Change(

@@ -23,7 +23,44 @@ def _moved(guard: str, text: str, instead: str, test: str) -> Mutation:
     return Mutation(guard, (Change(file, text, instead),), tests=(where,))
 
 
+def _spread(guard: str, text: str, instead: str, test: str) -> Mutation:
+    where = f"tests/unit/test_placements.py::test_{test}"
+    return Mutation(guard, (Change("topology/replica_spread.py", text, instead),), tests=(where,))
+
+
 REPLICA_MOVES = (
+    _moved(
+        "what was replaced goes once all replicas are in sync",
+        "if len(placement.isr) == len(placement.replicas) >= wanted:",
+        "if True:",
+        "what_a_disk_has_that_was_replaced_is_left_behind_once_all_replicas_are_in_sync",
+    ),
+    _spread(
+        "replicas begin in places of their own",
+        "(n.place(spread_by) in taken, *_load(n, load, has))",
+        "_load(n, load, has)",
+        "replicas_are_in_zones_of_their_own_as_far_as_there_are_as_many",
+    ),
+    _spread(
+        "one that is lost is replaced in a place that has none",
+        "(n.place(spread_by) in taken, n.disk not in begun, *_load(n, has))",
+        "(n.disk not in begun, *_load(n, has))",
+        "one_that_is_lost_is_replaced_in_a_zone_that_has_none",
+    ),
+    _moved(
+        "of replicas that are too many one goes whose place has another",
+        "d in living, -shares[d], -has[d], d)",
+        "d in living, -has[d], d)",
+        "of_replicas_that_are_too_many_one_goes_whose_zone_has_another",
+    ),
+    Mutation(
+        "a slot that has a homes document behind its placement is at home where it is led from",
+        (Change("topology/replica_spread.py", "known.term < placement.epoch", "False"),),
+        tests=(
+            "tests/unit/test_replica_spread.py::"
+            "test_who_was_elected_is_at_home_there_though_the_document_of_homes_came_late",
+        ),
+    ),
     _moved(
         "a replica that leaves its disk has another one lead before anything is copied",
         "if placement.leader not in stay:",

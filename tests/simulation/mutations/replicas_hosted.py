@@ -17,7 +17,73 @@ def _shell(guard: str, file: str, text: str, instead: str, test: str) -> Mutatio
 
 _PLACEMENTS = "tests/unit/test_placements.py::test_"
 
+
+def _healed(guard: str, file: str, text: str, instead: str, test: str) -> Mutation:
+    where = f"tests/actors/test_replicas_healed.py::test_{test}"
+    return Mutation(guard, (Change(file, text, instead),), tests=(where,))
+
+
+def _scrubbed(guard: str, text: str, instead: str, test: str) -> Mutation:
+    where = f"tests/unit/test_scrub.py::test_{test}"
+    return Mutation(guard, (Change("log/scrub.py", text, instead),), tests=(where,))
+
+
+_DROPS = (
+    "tests/unit/test_replica_moves.py::"
+    "test_a_damaged_log_is_dropped_by_none_that_leads_is_in_sync_or_taken_for_whole"
+)
+_RETIREMENT = "replication/retirement.py"
+
 REPLICAS_HOSTED = (
+    _scrubbed(
+        "what is found damaged is looked at once more",
+        "                except LogCorrupted:\n                    return True\n",
+        "                except LogCorrupted:\n                    return False\n",
+        "each_damaged_segment_is_found_once_a_round",
+    ),
+    _scrubbed(
+        "a segment is read to its end",
+        "            self._at = _At(at.place, at.base_offset, read_to)\n",
+        "            pass\n",
+        "each_damaged_segment_is_found_once_a_round",
+    ),
+    _scrubbed(
+        "the one that is damaged is not read for ever",
+        "        self._at = _At(at.place, at.base_offset + 1)\n",
+        "        self._at = at\n",
+        "each_damaged_segment_is_found_once_a_round",
+    ),
+    Mutation(
+        "a damaged log is dropped by none that is in sync",
+        (Change(_RETIREMENT, "        and placement.in_sync(me) is None\n", ""),),
+        tests=(_DROPS,),
+    ),
+    Mutation(
+        "a damaged log is dropped by none that its coordinator takes for whole",
+        (Change(_RETIREMENT, "        and me in absent\n", ""),),
+        tests=(_DROPS,),
+    ),
+    Mutation(
+        "what replicas say goes over a line where there is one",
+        (
+            Change(
+                "actors/buffer/replica_peers.py",
+                "        if line is not None:\n",
+                "        if False:\n",
+            ),
+        ),
+        tests=(
+            "tests/actors/test_replica_lines.py::"
+            "test_a_line_carries_it_in_order_and_ray_what_comes_before_and_after",
+        ),
+    ),
+    _healed(
+        "who has a damaged log is not taken for whole",
+        "actors/buffer/replica_host.py",
+        "lacks = bool(self.over or missing or self._logs.damaged)",
+        "lacks = bool(self.over or missing)",
+        "a_damaged_log_is_dropped_and_taken_from_the_others_while_appends_go_on",
+    ),
     _kept(
         "a log that is gone here is not begun anew while this replica counts as in sync",
         "if absent and place in self._expected and place not in self._to_make:",
@@ -63,6 +129,20 @@ REPLICAS_HOSTED = (
         "        if placement.leader in living and self._served.get(slot) != placement.epoch:\n",
         "        if False:\n",
         "a_leader_is_prepared_while_it_learns_and_serves_nobody_before_it_knows_what_is_safe",
+    ),
+    _shell(
+        "one write says who leads and who is in sync",
+        "actors/coordinator/replica_controller.py",
+        "                        self._tell_one(slot, disk)\n",
+        "                        pass\n",
+        "one_write_says_who_leads_and_that_the_dead_one_is_not_in_sync",
+    ),
+    _healed(
+        "who starts again leaves the processors to who was elected in its place",
+        "actors/coordinator/replica_controller.py",
+        "        return is_served or not others\n",
+        "        return True\n",
+        "who_starts_again_leaves_the_processors_to_who_was_elected",
     ),
     _shell(
         "an append that waits for min_isr goes on as soon as there are as many",

@@ -88,10 +88,10 @@ REPLICATING = (
         "only_who_is_in_sync_is_elected_and_nobody_leaves_the_set_by_it",
     ),
     _one(
-        "nobody leaves the in-sync set by an election",
+        "nobody leaves the in-sync set for one that may be gone",
         _PLACEMENT,
-        "if m in able else m for m in placement.isr),",
-        "for m in able),",
+        "    if chosen.disk not in answered:\n        return led\n",
+        "",
         "only_who_is_in_sync_is_elected_and_nobody_leaves_the_set_by_it",
     ),
     _one(
@@ -298,20 +298,20 @@ REPLICATING = (
     ),
     _placed(
         "one write of placements at a time",
-        "        if self.ended or self._writing is not None:\n",
-        "        if self.ended:\n",
+        "        if self._writing is not None:\n            return\n        slots",
+        "        slots",
         "nobody_hears_of_an_election_before_it_is_durable",
     ),
     _placed(
         "a coordinator that was replaced places nobody",
-        "        if self.ended or self._writing is not None:\n",
-        "        if self._writing is not None:\n",
+        "        if self.ended:\n            return\n        self._note_missed(now_ms)\n",
+        "        self._note_missed(now_ms)\n",
         "who_was_replaced_changes_and_tells_nothing_more",
     ),
     _placed(
         "who began a moment ago elects nobody",
-        "            if self._has_heard(slot, placement, now_ms):\n",
-        "            if True:\n",
+        "if slot in changing or not self._has_heard(slot, placement, now_ms):",
+        "if slot in changing:",
         "who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent",
     ),
     _placed(

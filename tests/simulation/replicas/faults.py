@@ -123,6 +123,13 @@ class ReplicaFaults:
     def _healed(self, disk: ReplicaDisk) -> None:
         disk.whole = True
 
+    def _rot(self) -> None:
+        """What is sealed of a log is damaged; its process finds that some time, and drops it when
+        it may."""
+        process = self._any()
+        if self.has_other(process.disk.name):
+            process.disk.rotten.add(self._dice.choice(self.keys))
+
     def _failing_disk(self) -> None:
         disk = self._any().disk
         disk.files.failing = 0.05

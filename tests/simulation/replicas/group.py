@@ -19,14 +19,17 @@ from pxrs_ray.replication.peer_messages import LogKey
 from pxrs_ray.replication.peer_wire import unpack_peer
 from pxrs_ray.replication.placement import (
     InSync,
+    Placement,
     ReplicaSeen,
     first_placement,
 )
+from pxrs_ray.replication.placements import placements_from
 from tests.simulation.replicas.faults import ReplicaFaults
 from tests.simulation.replicas.kept import (
     AGAIN_MS,
     FAULTS,
     SETTLE_MS,
+    SLOT,
     SPARES,
     TROUBLE_MS,
     Entry,
@@ -104,6 +107,7 @@ class ReplicaGroup(ReplicaFaults):
         for disk in list(self.disks.values())[: rules.replicas]:
             self._begin(disk)
         living = {n: ReplicaSeen(p.life, p.who.boot) for n, p in self.processes.items()}
+        self.being_written: list[str] = []
         self.registry = Registry(first_placement(tuple(living), living))
         self._coordinators = 0
         self.start_coordinator()
@@ -163,6 +167,13 @@ class ReplicaGroup(ReplicaFaults):
         if self._dice.random() < 0.5:
             self.coordinator.run(partial(self.coordinator.died, process.disk.name, process.life))
 
+    def dropped(self, process: ReplicaProcess) -> None:
+        """Its damaged logs are gone, and its process ends."""
+        self.end(process)
+        for key in process.damaged:
+            process.disk.drop(key)
+        self.world.at(self._dice.randint(10, 100), partial(self.start, process.disk))
+
     def retired(self, process: ReplicaProcess) -> None:
         """A disk has no replica any more: its process ends, and its logs are gone."""
         process.crash()
@@ -171,8 +182,12 @@ class ReplicaGroup(ReplicaFaults):
         process.disk.lose_logs()
 
     def has_other(self, name: str) -> bool:
-        """Whether another replica in sync keeps what it has, whatever becomes of this one."""
-        placement = self.registry.placement
+        """Whether another replica in sync keeps what it has, whatever becomes of this one; also by
+        what is about to stand in the registry."""
+        coming = [placements_from(text).slots[SLOT] for text in self.being_written]
+        return all(self._has_other(name, one) for one in (self.registry.placement, *coming))
+
+    def _has_other(self, name: str, placement: Placement) -> bool:
         if placement.in_sync(name) is None:
             return True
         process = self.processes.get(name)
@@ -183,7 +198,7 @@ class ReplicaGroup(ReplicaFaults):
 
     def _is_sound(self, member: InSync) -> bool:
         disk = self.disks.get(member.disk)
-        if disk is None or not disk.whole or disk.emptied.intersection(self.keys):
+        if disk is None or not disk.whole or (disk.emptied | disk.rotten).intersection(self.keys):
             return False
         return disk.files.boot_id() == member.boot
 
@@ -314,6 +329,7 @@ def drawn(seed: int, only: tuple[str, ...] = (), **fixed: object) -> Rules:
         synced_only=dice.random() < 0.5,
         min_isr=dice.choice((1, 1, 2)) if replicas > 1 else 1,
         weights=weights,
+        catch_up_bytes_per_s=dice.choice((0, 60_000)),
     )
     for name, value in fixed.items():
         setattr(rules, name, value)

@@ -16,6 +16,7 @@ from tests.simulation.simulator.disk import SimulatedDisk
 SLOT = 0
 PING_MS = 40
 HEARD_MS = 250
+ANSWER_MS = 60
 TICK_MS = 25
 AGAIN_MS = 80
 FRAMES_BYTES = 900  # of one message between replicas: three frames or so
@@ -35,6 +36,7 @@ FAULTS = (
     "coordinator_crash",
     "second_coordinator",
     "damage",
+    "rot",
     "lost_disk",
     "failing_disk",
     "retention",
@@ -69,19 +71,28 @@ class Wanted(NamedTuple):
 @dataclass(slots=True)
 class ReplicaDisk:
     """What a replica keeps, from one process to the next. `made`: these logs were, once;
-    `emptied`: these were lost since, and not made anew."""
+    `emptied`: these were lost since, and not made anew; `rotten`: these are damaged."""
 
     name: str
     files: SimulatedDisk
     made: set[LogKey] = field(default_factory=set)
     whole: bool = True
     emptied: set[LogKey] = field(default_factory=set)
+    rotten: set[LogKey] = field(default_factory=set)
+
+    def drop(self, key: LogKey) -> None:
+        """A log is gone; it is known that it was."""
+        queue, partition = key
+        self.files.lose(Path(f"/{self.name}/{queue}/p{partition:05d}"))
+        self.rotten.discard(key)
+        self.emptied.add(key)
 
     def lose_logs(self) -> None:
         """The logs are gone; how many lives there were is still known."""
         for queue, _ in self.made:
             self.files.lose(Path(f"/{self.name}/{queue}"))
         self.emptied |= self.made
+        self.rotten.clear()
 
 
 @dataclass
@@ -95,6 +106,7 @@ class Rules:
     weights: dict[str, float]
     fault_ms: int = 180
     lag_max_ms: int = 400
+    catch_up_bytes_per_s: int = 0
 
 
 class Registry:

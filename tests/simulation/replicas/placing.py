@@ -11,6 +11,7 @@ from pxrs_ray.errors import UsageError
 from pxrs_ray.replication.placement import Disk, IsrChange, Placement, ReplicaSeen
 from pxrs_ray.replication.placements import (
     PLACEMENTS,
+    AskReplicas,
     KeepPlacements,
     PlacementRules,
     SlotPlacements,
@@ -20,7 +21,7 @@ from pxrs_ray.replication.placements import (
 from pxrs_ray.topology.away_disks import AwayDisks
 from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.replica_moves import BeginOn, BeOn, LeadFrom, ReplicaMoves, Wanted
-from tests.simulation.replicas.kept import HEARD_MS, PING_MS, REPLACE_MS, SLOT, STORE_MS
+from tests.simulation.replicas.kept import ANSWER_MS, HEARD_MS, PING_MS, REPLACE_MS, SLOT, STORE_MS
 from tests.simulation.simulator.world import Process, call, send
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class PlacingCoordinator(Process):
         super().__init__(group.world, f"coordinator {number}")
         self.group = group
         self.generation, text = group.registry.lead()
-        rules = PlacementRules(HEARD_MS, group.rules.synced_only)
+        rules = PlacementRules(HEARD_MS, group.rules.synced_only, ANSWER_MS, PING_MS)
         self.table = SlotPlacements(placements_from(text), rules, self.monotonic_ms())
         self.moves = ReplicaMoves()
         self.coming: Disk = ""
@@ -51,6 +52,14 @@ class PlacingCoordinator(Process):
         return self.table.placements.slots[SLOT]
 
     def _ping(self) -> None:
+        self._ask_all()
+        placement = self.placement
+        for disk in placement.replicas:
+            if disk in self.group.disks and disk not in self.group.processes:
+                self.group.start(self.group.disks[disk])
+        self._do(self._look)
+
+    def _ask_all(self) -> None:
         placement, now_ms = self.placement, self.monotonic_ms()
         for disk, process in sorted(self.group.processes.items()):
             if disk in placement.replicas or disk == self.coming:
@@ -62,15 +71,11 @@ class PlacingCoordinator(Process):
             elif process in self._looked_at:
                 self.table.dismissed(SLOT, disk, now_ms)
                 send(self, process, partial(process.retire, self.generation, now_ms))
-        for disk in placement.replicas:
-            if disk in self.group.disks and disk not in self.group.processes:
-                self.group.start(self.group.disks[disk])
-        self._do(self._look)
 
     def _look(self, now_ms: int) -> None:
         """Who leads, and the next step to where the replicas are to be."""
         group, placement = self.group, self.placement
-        self.table.look(now_ms)
+        self.table.tick(now_ms)
         self._away.see([d for d in placement.replicas if d not in group.disks], now_ms)
         nodes = [
             NodeSeen(f"n{disk}", f"h{disk}", disk, draining=disk in group.drained)
@@ -98,6 +103,8 @@ class PlacingCoordinator(Process):
                     self._keep(PLACEMENTS.encode_text(placements))
                 case TellReplicas(_, placement):
                     self._tell(placement)
+                case AskReplicas():
+                    self._ask_all()
 
     def _heard(self, disk: str, asked_ms: int, seen: ReplicaSeen) -> None:
         self._do(lambda now_ms: self.table.heard(SLOT, disk, asked_ms, seen, now_ms))
@@ -125,8 +132,10 @@ class PlacingCoordinator(Process):
     def _keep(self, text: str) -> None:
         """It takes its time, both ways."""
         takes_ms = self.world.random.randrange(STORE_MS)
+        self.group.being_written.append(text)
 
         def arrive() -> None:
+            self.group.being_written.remove(text)
             done = self.group.registry.put(self.generation, text)
             self.after(takes_ms, partial(self._kept, done))
 

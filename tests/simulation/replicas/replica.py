@@ -28,7 +28,7 @@ from pxrs_ray.replication.leader_effects import (
 from pxrs_ray.replication.peer_messages import Follower, LogKey, ToFollower, ToLeader
 from pxrs_ray.replication.peer_wire import pack_peer
 from pxrs_ray.replication.placement import IsrChange, Placement, ReplicaSeen
-from pxrs_ray.replication.retirement import Retirement
+from pxrs_ray.replication.retirement import Retirement, may_drop_damaged
 from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
 from tests.settings import log_limits
 from tests.simulation.replicas.kept import (
@@ -68,9 +68,13 @@ class ReplicaProcess(Process):
         self.who = Follower(disk.name, disk.files.boot_id(), self.life)
         rules = group.rules
         settings = ReplicationSettings(
-            rules.min_isr, rules.synced_only, rules.lag_max_ms, again_ms=AGAIN_MS
+            *(rules.min_isr, rules.synced_only, rules.lag_max_ms),
+            again_ms=AGAIN_MS,
+            catch_up_bytes_per_s=rules.catch_up_bytes_per_s,
         )
         self.retirement = Retirement()
+        # What it has found to be so.
+        self.damaged: set[LogKey] = set()
         try:
             found = {key: self._opened(key) for key in group.keys}
             logs = {key: log for key, log in found.items() if log is not None}
@@ -123,6 +127,7 @@ class ReplicaProcess(Process):
     def _tick(self) -> None:
         self.replica.tick(self.monotonic_ms())
         if self.world.random.random() < 0.1:
+            self.damaged |= self.disk.rotten & self.replica.logs.keys()
             self.open_more()
             for key in [key for key in self.replica.logs if key not in self.group.keys]:
                 log = self.replica.logs[key]
@@ -132,7 +137,7 @@ class ReplicaProcess(Process):
     @property
     def is_whole(self) -> bool:
         """Whether nothing of its logs is lost or damaged."""
-        lacks = self.disk.emptied.intersection(self.group.keys)
+        lacks = (self.disk.emptied | self.damaged).intersection(self.group.keys)
         return (
             self.disk.whole
             and not lacks
@@ -168,12 +173,21 @@ class ReplicaProcess(Process):
         live."""
         self.retirement.looked_at(generation, asked_ms)
         self.placed(placement)
-        self._do(lambda: self.replica.needs(min_isr, self.monotonic_ms()))
+        catch_up = self.group.rules.catch_up_bytes_per_s
+        self._do(lambda: self.replica.needs(min_isr, catch_up, self.monotonic_ms()))
         self._do(partial(self._make_anew, placement))
         if absent is not None:
             self._do(lambda: self.replica.absent(absent, self.monotonic_ms()))
+        known = self.replica_version <= placement.version
+        if self.damaged and known and may_drop_damaged(self.disk.name, placement, absent):
+            self.group.dropped(self)
         if self.alive:
             respond(ReplicaSeen(self.life, self.who.boot, self.is_whole))
+
+    @property
+    def replica_version(self) -> int:
+        """The newest placement that it has heard of."""
+        return self.replica._version
 
     def _make_anew(self, placement: Placement) -> None:
         """What is lost here is made anew once this replica counts as in sync no longer."""
