@@ -200,7 +200,7 @@ def test_what_was_sent_was_seen(ran: list[Ran]) -> None:
     assert "account-7" in tail.out and '{"amount": 3}' in tail.out
     copied = next(one for one in ran if one.line.startswith("pxrs produce copies"))
     assert "messages are in copies" in copied.out
-    consumed = next(one for one in ran if one.line.startswith("pxrs consume"))
+    consumed = next(one for one in ran if one.line.startswith("pxrs consume payments"))
     assert len(consumed.out.splitlines()) == 10, consumed
     looked = next(one for one in ran if one.line.startswith("pxrs tail payments --since"))
     assert all(json.loads(line)["key"] == "account-7" for line in looked.out.splitlines())
