@@ -5,7 +5,8 @@ generation: the name's prefix and the generation's number, so that each life num
 0. The caller that begins a generation higher than any before, begins; from then on every frame of a
 lower one is refused, whenever it arrives. A begun generation is on disk, synced, before it is
 answered, and is never forgotten: an old life may come back late. A repeat of the same beginning
-changes nothing.
+changes nothing. A process that stands beside its former one may have the lease before it has the
+logs, so whoever begins looks at what is on disk first: the former one may have begun another.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class ProducerFence:
         `number` 0 nothing is begun. Raises UsageError, DiskFull, OSError.
         """
         place = (queue, _prefix(producer))
+        if number:
+            self.read_again()
         known = self._known.get(place)
         if number == 0 or (known is not None and number <= known.number):
             return known

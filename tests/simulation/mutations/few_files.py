@@ -57,4 +57,17 @@ FEW_FILES = (
         ("ComesToRest",),
         TORN,
     ),
+    Mutation(
+        "who begins a producer's life looks at what another process has begun",
+        (
+            Change(
+                "log/producer_fence.py",
+                "        if number:\n            self.read_again()\n",
+                "",
+            ),
+        ),
+        ("NothingFails",),
+        ("worn=0",),
+        first_seed=30_117,
+    ),
 )
