@@ -20,7 +20,7 @@ from typing import Any
 
 import ray
 
-from pxrs_ray import Delivery, PxrsConfig, QueueConfig, Topology, deploy
+from pxrs_ray import Delivery, GroupStatus, PxrsConfig, QueueConfig, Topology, deploy
 from pxrs_ray.actors import names
 
 WAIT_S = 60.0
@@ -61,6 +61,12 @@ def kill(what: str, pid: int | None) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+def settled(status: GroupStatus) -> bool:
+    """Whether every consumer runs, and every partition has its owner."""
+    run = all(consumer.state == "running" for consumer in status.consumers)
+    return run and all(partition.phase == "owned" for partition in status.partitions)
+
+
 def run(config: PxrsConfig, ledger: Ledger) -> None:
     topology = deploy(config)
     group = topology.group("shipping", queue="orders").start(ledger, consumers=3)
@@ -76,6 +82,7 @@ def run(config: PxrsConfig, ledger: Ledger) -> None:
     goes_on()
     kill("a consumer", group.status().consumers[0].pid)
     goes_on()
+    until(lambda: settled(group.status()), "another consumer is in its place")
     before = group.status().version
     kill("the coordinator", topology.status().coordinator_pid)
     goes_on()

@@ -103,7 +103,7 @@ def test_messages_and_no_consumer(stage: Stage, topology: Topology) -> None:
 
 
 @pytest.mark.lent
-def test_a_frozen_consumer_is_silent_within_seconds(stage: Stage, topology: Topology) -> None:
+def test_a_frozen_consumer_is_told_within_seconds(stage: Stage, topology: Topology) -> None:
     group = topology.group("g", queue="q", lease_ttl_seconds=LEASE_S)
     group.start(Recorder(stage.notes), consumers=2)
     frozen = consumer_pids(group)["g-0"]
@@ -111,11 +111,11 @@ def test_a_frozen_consumer_is_silent_within_seconds(stage: Stage, topology: Topo
     began_s = time.monotonic()
     try:
         told = eventually(
-            lambda: next((c for c in group.status().consumers if c.state == "silent"), None),
+            lambda: next((c for c in group.status().consumers if c.state == "frozen"), None),
             timeout_s=5,
         )
         assert time.monotonic() - began_s < 4.0
-        assert told.member == "g-0" and re.match(r"silent for \d+ s", told.reason)
+        assert told.member == "g-0" and re.search(r"silent for \d+ s", told.reason)
         assert "g-0" in {p.owner for p in group.status().partitions}, "its lease runs yet"
         heal(topology, "silent for", most_s=LEASE_S / 2)
     finally:

@@ -91,7 +91,7 @@ def test_a_frozen_consumer_is_fenced_at_its_lease_and_comes_back_as_another(
             fenced_s = time.time()
             assert fenced_s - frozen_s < 2.0 + 5.0
             silent = {c.member: c for c in group.status().consumers}["g-0"]
-            assert silent.state == "silent" and "lease" in silent.reason
+            assert silent.state == "frozen" and "lease" in silent.reason
         finally:
             os.kill(frozen, signal.SIGCONT)
         thawed_s = time.time()

@@ -24,11 +24,11 @@ from ray.exceptions import (
 from pxrs_ray import errors
 from pxrs_ray.actors.buffer import socket_client
 from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
-from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
 from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of, not_served, ours
 from pxrs_ray.actors.buffer.local_socket import connect
+from pxrs_ray.actors.buffer.replica_buffer import ReplicaBuffer
 from pxrs_ray.actors.buffer.socket_client import SocketClient
 from pxrs_ray.actors.buffer.socket_server import SocketServer
 from pxrs_ray.data import call_tries
@@ -361,7 +361,8 @@ def test_a_refused_append_is_raised(error: PxrsError) -> None:
 
 
 def test_the_client_has_the_buffers_own_signatures() -> None:
-    """What is called here is what `Buffer` takes: by name, and in the same order."""
+    """What is called here is what `Buffer` takes, or one of replicas: by name, and in the same
+    order."""
     mine = {
         name: method
         for name, method in vars(BufferClient).items()
@@ -371,7 +372,7 @@ def test_the_client_has_the_buffers_own_signatures() -> None:
     }
     assert len(mine) > 15
     for name, method in mine.items():
-        theirs = list(signature(getattr(Buffer, name)).parameters)
+        theirs = list(signature(getattr(ReplicaBuffer, name)).parameters)
         given = [p.name for p in signature(method).parameters.values() if p.name != "size_bytes"]
         assert given == theirs[: len(given)], name
         assert "BufferReply" in str(signature(method).return_annotation), name

@@ -67,7 +67,6 @@ FEW_FILES = (
             ),
         ),
         ("NothingFails",),
-        ("worn=0",),
         first_seed=30_117,
     ),
 )

@@ -18,6 +18,7 @@ from pxrs_ray.log.buffer_calls import AppendCall
 from pxrs_ray.log.disk_life import DiskLife
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.refusals import RefusedAppends
 from pxrs_ray.log.replica_log import ReplicaLog
 from pxrs_ray.replication.leader_effects import (
     Advanced,
@@ -319,6 +320,7 @@ class Door:
     def __init__(self, logs: Mapping[LogKey, PartitionLog]) -> None:
         self._logs = logs
         self.producers = self
+        self.refused_appends = RefusedAppends()
 
     def log(self, queue: str, partition: int) -> PartitionLog:
         """Raises NotFound."""
