@@ -66,7 +66,6 @@ FEW_FILES = (
                 "",
             ),
         ),
-        ("NothingFails",),
-        first_seed=30_117,
+        tests=("tests/unit/test_producer_fence.py",),
     ),
 )

@@ -41,11 +41,19 @@ REPLICA_MOVES = (
         "_load(n, load, has)",
         "replicas_are_in_zones_of_their_own_as_far_as_there_are_as_many",
     ),
-    _spread(
+    Mutation(
         "one that is lost is replaced in a place that has none",
-        "(n.place(spread_by) in taken, n.disk not in begun, *_load(n, has))",
-        "(n.disk not in begun, *_load(n, has))",
-        "one_that_is_lost_is_replaced_in_a_zone_that_has_none",
+        (
+            Change(
+                "topology/replica_spread.py",
+                "(n.place(spread_by) in taken, n.disk not in begun, *_load(n, has))",
+                "(n.disk not in begun, *_load(n, has))",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_replica_spread.py::"
+            "test_one_that_is_lost_is_replaced_in_a_zone_that_has_none",
+        ),
     ),
     _moved(
         "of replicas that are too many one goes whose place has another",

@@ -46,7 +46,7 @@ FAULTS = {
     "log_freeze": 0.5,
     "second_buffer": 0.7,
     "disk_rot": 0.5,
-    "descriptors_spent": 0.7,
+    "descriptors_spent": 2.0,
 }
 """Every fault, and its weight against the others."""
 
