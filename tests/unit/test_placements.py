@@ -353,12 +353,10 @@ def test_a_node_without_cpus_gets_replicas_only_where_no_other_is_left() -> None
 def test_two_disks_of_one_host_keep_no_two_replicas_of_a_slot() -> None:
     there = [*nodes(2), NodeSeen("again", "10.0.0.1", "disk 9")]
     host = {node.disk: node.host for node in there}
-    for disks in spread_replicas(range(6), there, 2).values():
-        assert len({host[disk] for disk in disks}) == 2
-    # Also where the other disk of that host is said to stand elsewhere.
-    zones = [replace(node, labels={"zone": zone}) for node, zone in zip(there, "aab", strict=True)]
-    for disks in spread_replicas(range(6), zones, 2, "zone").values():
-        assert len({host[disk] for disk in disks}) == 2
+    zoned = [replace(node, labels={"zone": zone}) for node, zone in zip(there, "aab", strict=True)]
+    for label, found in (("", there), ("zone", zoned)):
+        for disks in spread_replicas(range(6), found, 2, label).values():
+            assert len({host[disk] for disk in disks}) == 2
 
 
 def test_a_disk_has_a_process_for_each_slot() -> None:
