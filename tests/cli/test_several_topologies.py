@@ -25,6 +25,10 @@ SECOND = "second"
 # What ends in a second has this long on a machine that others keep busy.
 END_WAIT_S = 5.0
 
+# A machine may keep the folders of tests where it empties them, which is warned of.
+WELL = {"ok", "1 warning"}
+WELL_WAIT_S = 60.0
+
 
 @pytest.fixture(scope="module")
 def both(cluster: Cluster, desk: Path) -> Iterator[Console]:
@@ -40,7 +44,7 @@ def both(cluster: Cluster, desk: Path) -> Iterator[Console]:
 
 
 def test_status_shows_each(both: Console) -> None:
-    until(lambda: [each["words"] for each in both.told("status")] == ["ok", "ok"])
+    until(lambda: all(each["words"] in WELL for each in both.told("status")))
     told = both.told("status")
     assert [each["topology"] for each in told] == ["desk", SECOND]
     assert all(each["groups"] == 1 and each["lag"] == 0 for each in told)
@@ -95,7 +99,9 @@ def test_one_page_shows_both_and_ends_though_pages_are_open(
         for name, stream in streams.items():
             assert until_event(stream, "picture")["topology"] == name
         found: dict[str, str] = {}
-        while found != {"desk": "ok", SECOND: "ok"}:
+        end_s = time.monotonic() + WELL_WAIT_S
+        while not (found.keys() == {"desk", SECOND} and WELL.issuperset(found.values())):
+            assert time.monotonic() < end_s, found
             told = until_event(streams["desk"], "topologies")
             found = {each["topology"]: each["words"] for each in told}
         with urllib.request.urlopen(f"{address}/healthz", timeout=60) as answer:
