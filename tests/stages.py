@@ -99,9 +99,9 @@ STAGES = (
     Stage("actors", tests=("tests/actors",), marked="ray", twice=True, lane=WAITING),
     # Three hosts in namespaces, each with a disk and a Ray node of its own; power cuts, cut links.
     Stage("hosts", tests=("tests/hosts",), twice=True, lane=WAITING),
+    Stage("cli", tests=("tests/cli",), twice=True, lane=WAITING),
     Stage("spark", tests=("tests/spark",), twice=True, lane=WAITING),
     Stage("examples", tests=("tests/examples", "tests/docs"), twice=True, lane=WAITING),
-    Stage("cli", tests=("tests/cli",), twice=True, lane=WAITING),
 )
 
 

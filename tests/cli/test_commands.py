@@ -140,7 +140,7 @@ def test_tail_finds_and_what_it_prints_can_be_sent_again(pxrs: Console, tmp_path
     assert all(copy[name] == found[name] for name in ("key", "payload", "timestamp_ms"))
     for wrong, words in (
         (("--grep", "("), "no regular expression"),
-        (("--from", "noon"), "a time is written"),
+        (("--from", "noon"), "or a time like"),
         (("--since", "soon"), "a duration is written"),
         (("--since", "1h", "-n", "3"), "start at one place"),
     ):
