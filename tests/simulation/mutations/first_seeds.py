@@ -43,7 +43,7 @@ FIRST_SEEDS: Mapping[str, int] = MappingProxyType(
         "epoch compare in the store": 4,
         "epoch compare on fetch": 4,
         "who lost its membership drops everything": 5,
-        "a sync that failed fails for ever": 6,
+        "a sync that failed fails for ever": 37,
         "who had more pieces was another": 6,
         "what was never begun is not done": 9,
         "what could not be put aside is not done": 46,
