@@ -22,6 +22,7 @@ import contextlib
 import errno
 import resource
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -276,18 +277,17 @@ class BoundedFiles(Files):
 
         Raises LockHeld when another process still holds it after `wait_ms`.
         """
-        left_s = wait_ms / 1_000
+        deadline_s = time.monotonic() + wait_ms / 1_000
         fd = self._with_room(lambda: self._inner.lock(path, wait_ms))
         try:
             held = _Held(path, fd, self._inner.identity(fd), is_lock=True)
             while not self._hold_beside(held):
-                if left_s <= 0:
+                if time.monotonic() >= deadline_s:
                     raise LockHeld(
                         f"{path.parent} is in use by another process: two buffers must never "
                         "write one log; end the other one first"
                     )
-                self._inner.pause(LOCK_PAUSE_S)
-                left_s -= LOCK_PAUSE_S
+                time.sleep(LOCK_PAUSE_S)
         except BaseException:
             self._inner.close(fd)
             raise

@@ -157,7 +157,7 @@ class Files:
             except BaseException:
                 os.close(fd)
                 raise
-            self.pause(LOCK_PAUSE_S)
+            time.sleep(LOCK_PAUSE_S)
 
     def hold_byte(self, fd: int, at: int) -> bool:
         """Hold byte `at` of an open file against whoever has opened it too, until it is let go or
@@ -176,10 +176,6 @@ class Files:
         """Give back a byte that is held."""
         if _SET_LOCK is not None:
             fcntl.fcntl(fd, _SET_LOCK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, at & _PLACES, 1, 0))
-
-    def pause(self, seconds: float) -> None:
-        """Let some time pass before the next try."""
-        time.sleep(seconds)
 
     def boot_id(self) -> str:
         """What differs after each start of the machine; '' where the system does not tell."""

@@ -6,7 +6,7 @@ generation: the name's prefix and the generation's number, so that each life num
 lower one is refused, whenever it arrives. A begun generation is on disk, synced, before it is
 answered, and is never forgotten: an old life may come back late. A repeat of the same beginning
 changes nothing. A process that stands beside its former one may have the lease before it has the
-logs, so whoever begins looks at what is on disk first: the former one may have begun another.
+logs, so whoever writes looks at what is on disk first: the former one may have begun another.
 """
 
 from __future__ import annotations
@@ -124,6 +124,7 @@ class ProducerFence:
 
     def drop_queue(self, queue: str) -> None:
         """Forget the producers of a queue that is gone."""
+        self.read_again()
         left = {place: each for place, each in self._known.items() if place[0] != queue}
         if len(left) < len(self._known):
             self._save(left)

@@ -21,6 +21,16 @@ def test_a_life_that_another_process_has_begun_is_known_before_one_begins(tmp_pa
     assert ProducerFence(tmp_path, Files()).lives() == [third]
 
 
+def test_a_queue_that_goes_takes_no_life_of_others_along(tmp_path: Path) -> None:
+    former = ProducerFence(tmp_path, Files())
+    former.begin("gone", "shop", 1, "one")
+    successor = ProducerFence(tmp_path, Files())
+    former.begin("q", "shop", 4, "two")
+    successor.drop_queue("gone")
+    kept = [(life.queue, life.number) for life in ProducerFence(tmp_path, Files()).lives()]
+    assert kept == [("q", 4)]
+
+
 def test_what_another_process_has_begun_of_others_is_kept(tmp_path: Path) -> None:
     former = ProducerFence(tmp_path, Files())
     successor = ProducerFence(tmp_path, Files())

@@ -231,9 +231,6 @@ class SimulatedDisk(Files):
     def let_go_byte(self, fd: int, at: int) -> None:
         self._bytes_held.pop((self._inode(fd).number, at), None)
 
-    def pause(self, seconds: float) -> None:
-        pass
-
     def length(self, fd: int) -> int:
         return len(self._inode(fd).data)
 
@@ -363,7 +360,6 @@ _AS_THEY_ARE = (
     "identity",
     "hold_byte",
     "let_go_byte",
-    "pause",
     "length",
     "write_some",
     "read",
